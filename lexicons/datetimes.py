@@ -1,0 +1,91 @@
+"""The `datetime` string format and instants in microseconds.
+
+Source: atproto.com/specs/lexicon, "datetime". Instants are integers, microseconds since 1970 in UTC,
+because the format allows years (0000) that `datetime` cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from typing import Final, Self
+
+from lexicons.errors import InvalidSyntax
+from lexicons.syntax import _Checked
+
+MAX_DATETIME_LENGTH: Final = 64  # bytes, lexicon spec
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the Gregorian calendar repeats
+_FORM = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,20}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+FIRST_INSTANT: Final = (
+    date(400, 1, 1).toordinal() - _CYCLE_DAYS - _EPOCH_DAY
+) * 86_400_000_000  # 0000-01-01Z
+
+
+class Datetime(_Checked):
+    """A datetime string with a time zone: `2026-11-30T09:15:00.000Z`."""
+
+    __slots__ = ()
+    kind = "datetime"
+
+    @classmethod
+    def _why_invalid(cls, value: str) -> str | None:
+        try:
+            _instant(value)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    @classmethod
+    def from_micros(cls, micros: int) -> Self:
+        """Write an instant as UTC with milliseconds, rounding down."""
+        seconds, rest = divmod(micros, 1_000_000)
+        moment = datetime.fromtimestamp(seconds, UTC)
+        return cls(f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:03d}Z")
+
+    @property
+    def micros(self) -> int:
+        """Microseconds since 1970 in UTC, finer digits cut off."""
+        return _instant(self)
+
+
+def _instant(value: str) -> int:
+    if len(value) > MAX_DATETIME_LENGTH:
+        raise ValueError(f"{len(value)} bytes, at most {MAX_DATETIME_LENGTH}")
+    match = _FORM.fullmatch(value)
+    if match is None:
+        raise ValueError("expected YYYY-MM-DDTHH:MM:SS[.fraction](Z|+HH:MM)")
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("no such time of day")
+    ordinal = (
+        date(year + _CYCLE_YEARS, month, day).toordinal() - _CYCLE_DAYS
+        if year < 1
+        else date(year, month, day).toordinal()
+    )
+    micros = ((ordinal - _EPOCH_DAY) * 86_400 + hour * 3600 + minute * 60 + second) * 1_000_000
+    micros += int((match[7] or "0")[:6].ljust(6, "0"))
+    if match[8]:
+        zone_hour, zone_minute = int(match[9]), int(match[10])
+        if zone_hour > 23 or zone_minute > 59 or (match[8] == "-" and zone_hour == zone_minute == 0):
+            raise ValueError("no such time zone")
+        offset = (zone_hour * 60 + zone_minute) * 60_000_000
+        micros += -offset if match[8] == "+" else offset
+    if micros < FIRST_INSTANT:
+        raise ValueError("before the year 0000")
+    return micros
+
+
+def is_datetime(value: str) -> bool:
+    """Tell whether `value` is a datetime by form and meaning."""
+    return Datetime.is_valid(value)
+
+
+def parse_micros(value: str) -> int:
+    """Read the instant of a datetime string; raise `InvalidSyntax`."""
+    try:
+        return _instant(value)
+    except ValueError as error:
+        raise InvalidSyntax("datetime", value, str(error)) from None

@@ -1,0 +1,24 @@
+"""Every NSID of the contract. No other module spells one out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lexicons.syntax import Nsid
+
+NAMESPACE: Final = "garden.engram"
+
+MEMORY: Final = Nsid("garden.engram.memory")
+CONFIG: Final = Nsid("garden.engram.config")
+DEFS: Final = Nsid("garden.engram.defs")
+
+SEARCH_MEMORIES: Final = Nsid("garden.engram.searchMemories")
+GET_MEMORY: Final = Nsid("garden.engram.getMemory")
+LIST_MEMORIES: Final = Nsid("garden.engram.listMemories")
+GET_SPACE_STATUS: Final = Nsid("garden.engram.getSpaceStatus")
+DESCRIBE_SERVICE: Final = Nsid("garden.engram.describeService")
+LIST_SPACES: Final = Nsid("garden.engram.listSpaces")
+LIST_PATHS: Final = Nsid("garden.engram.listPaths")
+GET_PATH: Final = Nsid("garden.engram.getPath")
+
+CONFIG_RKEY: Final = "self"

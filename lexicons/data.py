@@ -1,8 +1,9 @@
 """The AT Protocol data model in its two forms: strict DAG-CBOR bytes and JSON.
 
 In Python, bytes are `bytes`, links are `Link`, everything else is the JSON type. Source:
-atproto.com/specs/data-model. Decoding refuses what the model has no place for: floats, integers beyond 64 bits,
-maps with the key `$bytes` or `$link`, bytes that are not canonical, anything deeper than `MAX_DEPTH`.
+atproto.com/specs/data-model. Decoding refuses what the model has no place for: floats, integers beyond
+64 bits, maps with the key `$bytes` or `$link`, bytes that are not canonical, anything deeper than
+`MAX_DEPTH`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""What a caller may do in a space, as a value: the meeting point of access rules and stores.
+
+The access package compiles rules to a `Scope`; a store renders it in its own query language and must select
+exactly the facts that `covers` accepts. Deny beats allow; nothing allowed means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Exact:
+    """The facts at one path."""
+
+    path: str
+
+    def covers(self, path: str, attributes: Mapping[str, str]) -> bool:
+        """Tell whether a fact falls under this pattern."""
+        return path == self.path
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Subtree:
+    """The facts at a path and at every path below it."""
+
+    path: str
+
+    def covers(self, path: str, attributes: Mapping[str, str]) -> bool:
+        """Tell whether a fact falls under this pattern; a subtree stops at segment borders."""
+        return self.path == "/" or path == self.path or path.startswith(self.path + "/")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Attribute:
+    """The facts with an effective attribute."""
+
+    key: str
+    value: str
+
+    def covers(self, path: str, attributes: Mapping[str, str]) -> bool:
+        """Tell whether a fact falls under this pattern."""
+        return attributes.get(self.key) == self.value
+
+
+Pattern = Exact | Subtree | Attribute
+_ALL: Final = Subtree("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The facts one subject may act on in one space.
+
+    `attributes` are a fact's effective ones, `owner` included.
+    """
+
+    allow: frozenset[Pattern] = frozenset()
+    deny: frozenset[Pattern] = frozenset()
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every fact is covered, whatever its path and attributes."""
+        return _ALL in self.allow and not self.deny
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no fact can be covered."""
+        return not self.allow or _ALL in self.deny
+
+    def covers(self, path: str, attributes: Mapping[str, str]) -> bool:
+        """Tell whether a fact at `path` with these effective attributes is inside."""
+        return any(pattern.covers(path, attributes) for pattern in self.allow) and not any(
+            pattern.covers(path, attributes) for pattern in self.deny
+        )
+
+
+EVERYTHING: Final = Scope(allow=frozenset({_ALL}))
+NOTHING: Final = Scope()

@@ -1,0 +1,74 @@
+-- control.db: what the appview knows outside the memory of any one space.
+
+-- Every space that a config record has declared. `config` is the record as JSON; NULL once it was deleted.
+CREATE TABLE spaces (
+    uri         TEXT PRIMARY KEY,
+    authority   TEXT NOT NULL,
+    kind        TEXT NOT NULL DEFAULT 'public',
+    config      TEXT,
+    config_cid  TEXT,
+    config_rev  TEXT,
+    declared_at INTEGER NOT NULL          -- microseconds since 1970
+) STRICT;
+CREATE INDEX spaces_by_authority ON spaces (authority);
+
+-- Every account whose repo is followed: authorities, members, and those about to be.
+CREATE TABLE repos (
+    did        TEXT PRIMARY KEY,
+    rev        TEXT,                      -- last rev proven
+    data       TEXT,                      -- CID of its MST root
+    status     TEXT NOT NULL DEFAULT 'active',
+    pds        TEXT,
+    handle     TEXT,
+    sync_state TEXT NOT NULL DEFAULT 'pending'
+               CHECK (sync_state IN ('pending', 'synchronized', 'desynchronized')),
+    error      TEXT,
+    attempts   INTEGER NOT NULL DEFAULT 0,
+    retry_at   INTEGER,                   -- microseconds since 1970
+    updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX repos_by_state ON repos (sync_state, retry_at);
+
+-- Which (space, author) pairs have been filled from the author's whole repo.
+CREATE TABLE memberships (
+    space TEXT NOT NULL,
+    did   TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'synced')),
+    PRIMARY KEY (space, did)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX memberships_by_did ON memberships (did);
+
+-- How far each source has been read: everything up to `position` is in the files it feeds.
+CREATE TABLE cursors (
+    source     TEXT PRIMARY KEY,
+    position   INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The access rules, in Casbin's own shape. `policy_version` in `meta` grows with every change.
+CREATE TABLE casbin_rule (
+    id    INTEGER PRIMARY KEY,
+    ptype TEXT NOT NULL CHECK (ptype IN ('p', 'g')),
+    v0    TEXT NOT NULL DEFAULT '',
+    v1    TEXT NOT NULL DEFAULT '',
+    v2    TEXT NOT NULL DEFAULT '',
+    v3    TEXT NOT NULL DEFAULT '',
+    v4    TEXT NOT NULL DEFAULT '',
+    v5    TEXT NOT NULL DEFAULT '',
+    UNIQUE (ptype, v0, v1, v2, v3, v4, v5)
+) STRICT;
+
+CREATE TABLE audit (
+    id     INTEGER PRIMARY KEY,
+    at     INTEGER NOT NULL,              -- microseconds since 1970
+    actor  TEXT NOT NULL,                 -- a DID, a token's name, or 'operator'
+    action TEXT NOT NULL,
+    before TEXT,
+    after  TEXT
+) STRICT;
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('policy_version', '1');

@@ -1,0 +1,199 @@
+"""One SQLite file in WAL mode: one writer, several readers, off the event loop.
+
+A unit of work is a plain function of a connection. `write` runs it inside one immediate transaction and
+commits before it answers; `read` runs it inside one read transaction, so that all its statements see the same
+state. Functions run on the threads of a shared executor: one hop a unit of work, not one a statement.
+
+Invariants: at most one write transaction at a time; a connection goes back to the pool only when its function
+has ended; a cancelled call interrupts its statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+
+from appview.errors import StoreError, StoreMismatch
+
+if TYPE_CHECKING:
+    import sqlite3  # the same interface, and it has types
+else:
+    # The interpreter's own sqlite3 may be built without extension loading or a current FTS5; this one is not.
+    import pysqlite3 as sqlite3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+    from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+Connection = sqlite3.Connection
+Row = sqlite3.Row
+T = TypeVar("T")
+
+BUSY_TIMEOUT_MS: Final = 5_000  # another process (the command line) may be writing
+CACHE_KIB: Final = 8_192  # page cache of one connection
+JOURNAL_LIMIT_BYTES: Final = 64 * 1024 * 1024  # the write-ahead log is cut back to this after a checkpoint
+DEFAULT_READERS: Final = 4  # connections a file
+_MIGRATION = re.compile(r"(\d{3})_[a-z0-9_]+\.sql")
+
+
+class Database:
+    """An open file. Make one with `Database.open`, end it with `close`."""
+
+    def __init__(self, executor: Executor, writer: Connection, readers: Sequence[Connection]) -> None:
+        self._executor = executor
+        self._writer = writer
+        self._write_lock = asyncio.Lock()
+        self._all_readers = tuple(readers)
+        self._idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
+        for reader in readers:
+            self._idle.put_nowait(reader)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        migrations: Traversable,
+        executor: Executor,
+        *,
+        readers: int = DEFAULT_READERS,
+        prepare: Callable[[Connection], None] | None = None,
+    ) -> Self:
+        """Open or create the file and bring its schema up to date.
+
+        `prepare` is run on every connection first (extensions, functions). Raises `StoreMismatch` for a file
+        that a newer version wrote, `StoreError` for one that is not a database or cannot be written.
+        """
+
+        def work() -> tuple[Connection, list[Connection]]:
+            connections: list[Connection] = []
+            try:
+                writer = _connect(path, prepare)
+                connections.append(writer)
+                migrate(writer, migrations)
+                for _ in range(readers):
+                    connections.append(_connect(path, prepare))
+                    connections[-1].execute("PRAGMA query_only = ON")
+            except sqlite3.Error as error:
+                for connection in connections:
+                    connection.close()
+                raise StoreError(f"cannot open {path.name}: {error}") from error
+            except StoreError:
+                for connection in connections:
+                    connection.close()
+                raise
+            return writer, connections[1:]
+
+        loop = asyncio.get_running_loop()
+        writer, opened = await loop.run_in_executor(executor, work)
+        return cls(executor, writer, opened)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in one write transaction; what it did is on disk when this answers, or undone."""
+        async with self._write_lock:
+            return await self._run(self._writer, "BEGIN IMMEDIATE", work)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in one read transaction on an idle reader."""
+        connection = await self._idle.get()
+        try:
+            return await self._run(connection, "BEGIN", work)
+        finally:
+            self._idle.put_nowait(connection)
+
+    async def checkpoint(self) -> None:
+        """Move the write-ahead log into the file and cut it to nothing, where no reader holds it."""
+        async with self._write_lock:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(
+                self._executor, lambda: self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            )
+
+    async def close(self) -> None:
+        """Wait for what is running, then close every connection."""
+        async with self._write_lock:
+            for _ in self._all_readers:
+                await self._idle.get()
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor, self._close_all)
+
+    def _close_all(self) -> None:
+        for connection in self._all_readers:
+            connection.close()
+        with suppress(sqlite3.Error):
+            self._writer.execute("PRAGMA optimize")
+        self._writer.close()
+
+    async def _run(self, connection: Connection, begin: str, work: Callable[[Connection], T]) -> T:
+        def transaction() -> T:
+            connection.execute(begin)
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+        future = asyncio.get_running_loop().run_in_executor(self._executor, transaction)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            connection.interrupt()
+            with suppress(Exception):
+                await future
+            raise
+
+
+def _connect(path: Path, prepare: Callable[[Connection], None] | None) -> Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.row_factory = sqlite3.Row
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
+    if prepare is not None:
+        prepare(connection)
+    return connection
+
+
+def migrate(connection: Connection, migrations: Traversable) -> None:
+    """Run the numbered SQL files that the database has not seen, each in a transaction of its own."""
+    files = sorted(
+        (int(match[1]), entry)
+        for entry in migrations.iterdir()
+        if (match := _MIGRATION.fullmatch(entry.name)) is not None
+    )
+    newest = files[-1][0] if files else 0
+    have = schema_version(connection)
+    if have > newest:
+        raise StoreMismatch(
+            f"the file has schema version {have}, this program knows {newest}",
+            hint="start the newer version of the program that wrote it",
+        )
+    for number, entry in files:
+        if number > have:
+            script = entry.read_text(encoding="utf-8")
+            try:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;"
+                )
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+
+def schema_version(connection: Connection) -> int:
+    """Read the number of the last migration."""
+    row: Any = connection.execute("PRAGMA user_version").fetchone()
+    return int(row[0])

@@ -15,7 +15,6 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-
 from appview.errors import StoreError, StoreMismatch
 
 if TYPE_CHECKING:

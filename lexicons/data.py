@@ -1,14 +1,14 @@
 """The AT Protocol data model in its two forms: strict DAG-CBOR bytes and JSON.
 
 In Python, bytes are `bytes`, links are `Link`, everything else is the JSON type. Source:
-atproto.com/specs/data-model. Decoding refuses what the model has no place for: floats, integers beyond
-64 bits, maps with the key `$bytes` or `$link`, bytes that are not canonical, anything deeper than
-`MAX_DEPTH`.
+atproto.com/specs/data-model. Both forms refuse what the model has no place for: floats, integers beyond
+64 bits, maps with the key `$bytes` or `$link`, links that are not CIDs of the protocol, a `$type` that is not
+a name, a blob that is not one, lone surrogates, bytes that are not canonical, anything deeper than
+`MAX_DEPTH`. What one form accepts the other can carry: a value survives the way from bytes to JSON and back.
 """
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import re
 from base64 import b32decode, b32encode, b64decode, b64encode
@@ -20,12 +20,13 @@ import cbrrr
 from lexicons.errors import InvalidData
 
 MAX_RECORD_BYTES: Final = 1_000_000  # sync spec, a record block
-MAX_DEPTH: Final = 64  # ours: no record of a known lexicon is deeper than 10
-MAX_SAFE_INTEGER: Final = 2**53 - 1  # data-model spec, JSON interoperability
+MAX_DEPTH: Final = 64  # containers inside one another; ours: no record of a known lexicon is deeper than 10
+MAX_SAFE_INTEGER: Final = 2**53 - 1  # data-model spec; beyond, a JSON float is no longer one integer
 CID_BYTES: Final = 36  # version 1, codec, sha2-256, 32 bytes of digest
 DAG_CBOR_PREFIX: Final = b"\x01\x71\x12\x20"
 RAW_PREFIX: Final = b"\x01\x55\x12\x20"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Link(cbrrr.CID):
@@ -52,11 +53,16 @@ def cid_from_text(text: str) -> bytes:
     bare = text[1:].upper()
     try:
         cid = b32decode(bare + "=" * (-len(bare) % 8)) if text.startswith("b") else b""
-    except binascii.Error:
+    except ValueError:
         cid = b""
-    if len(cid) != CID_BYTES or cid[:4] not in (DAG_CBOR_PREFIX, RAW_PREFIX) or cid_text(cid) != text:
+    if not is_cid(cid) or cid_text(cid) != text:
         raise InvalidData(f"not a CID of the AT Protocol: {text[:80]!r}")
     return cid
+
+
+def is_cid(cid: bytes) -> bool:
+    """Tell whether bytes are a blessed CID: version 1, dag-cbor or raw, sha2-256."""
+    return len(cid) == CID_BYTES and cid[:4] in (DAG_CBOR_PREFIX, RAW_PREFIX)
 
 
 def decode(block: bytes) -> Any:
@@ -73,7 +79,15 @@ def decode_record(block: bytes) -> dict[str, Any]:
     """Decode a record block of at most 1 MB, a map; raise `InvalidData`."""
     if len(block) > MAX_RECORD_BYTES:
         raise InvalidData(f"a record of {len(block)} bytes, at most {MAX_RECORD_BYTES}")
-    value = decode(block)
+    return _map(decode(block))
+
+
+def record_from_json(value: Any) -> dict[str, Any]:
+    """Turn what `json.loads` gave for a record into its value, a map; raise `InvalidData`."""
+    return _map(from_json(value))
+
+
+def _map(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidData("a record must be a map")
     return value
@@ -94,11 +108,15 @@ def check(value: Any) -> None:
     while stack:
         item, depth = stack.pop()
         kind = type(item)
-        if kind is str or kind is bytes or kind is bool or item is None or kind is Link:
+        if kind is str or kind is bytes or kind is bool or item is None:
             continue
         if kind is int:
             if not -(2**63) <= item < 2**63:
                 raise InvalidData("an integer beyond 64 bits")
+            continue
+        if kind is Link:
+            if not is_cid(item.cid_bytes):
+                raise InvalidData("a link that is not a CID of the AT Protocol")
             continue
         if depth >= MAX_DEPTH:
             raise InvalidData(f"nested deeper than {MAX_DEPTH}")
@@ -109,12 +127,37 @@ def check(value: Any) -> None:
                 if key in ("$bytes", "$link"):
                     raise InvalidData(f"a map with the reserved key {key}")
                 stack.append((inner, depth + 1))
+            if "$type" in item:
+                check_type(item)
         elif kind is list:
             stack.extend((inner, depth + 1) for inner in item)
         elif kind is float:
             raise InvalidData("a float")
         else:
             raise InvalidData(f"a {kind.__name__} has no place in the data model")
+
+
+def check_type(value: Mapping[str, Any]) -> None:
+    """Refuse a `$type` that is not a name, and a blob that is not one; raise `InvalidData`."""
+    name = value["$type"]
+    if type(name) is not str or not name:
+        raise InvalidData("a $type that is not a name")
+    if name == "blob" and not is_blob(value):
+        raise InvalidData("a blob without a link, a MIME type or a size")
+
+
+def is_blob(value: Any) -> bool:
+    """Tell whether a value is a reference to a blob."""
+    if type(value) is not dict or value.get("$type") != "blob":
+        return False
+    size, mime = value.get("size"), value.get("mimeType")
+    return (
+        type(value.get("ref")) is Link
+        and type(size) is int
+        and size >= 0
+        and type(mime) is str
+        and mime != ""
+    )
 
 
 def to_json(value: Any) -> Any:
@@ -130,27 +173,57 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any, depth: int = 0) -> Any:
-    """Turn what `json.loads` gave into a value; raise `InvalidData` for what the data model refuses."""
-    if depth > MAX_DEPTH:
-        raise InvalidData(f"nested deeper than {MAX_DEPTH}")
-    if isinstance(value, dict):
-        if "$bytes" in value:
-            return _bytes_from_json(value)
-        if "$link" in value:
-            if len(value) != 1 or not isinstance(value["$link"], str):
-                raise InvalidData("a $link must hold one string")
-            return Link(cid_from_text(value["$link"]))
-        return {key: from_json(inner, depth + 1) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [from_json(inner, depth + 1) for inner in value]
+def from_json(value: Any) -> Any:
+    """Turn what `json.loads` gave into a value; raise `InvalidData` for what the data model refuses.
+
+    A float without a fraction is the integer it stands for: JSON knows one kind of number.
+    """
+    return _from_json(value, 0)
+
+
+def _from_json(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _text_from_json(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return _integer_from_json(value)
     if isinstance(value, float):
-        raise InvalidData("a float")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise InvalidData("an integer beyond 64 bits")
-    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        return _float_from_json(value)
+    if depth >= MAX_DEPTH:
+        raise InvalidData(f"nested deeper than {MAX_DEPTH}")
+    if isinstance(value, list):
+        return [_from_json(inner, depth + 1) for inner in value]
+    if not isinstance(value, dict):
+        raise InvalidData(f"a {type(value).__name__} has no place in JSON")
+    if "$bytes" in value:
+        return _bytes_from_json(value)
+    if "$link" in value:
+        if len(value) != 1 or not isinstance(value["$link"], str):
+            raise InvalidData("a $link must hold one string")
+        return Link(cid_from_text(value["$link"]))
+    decoded = {_text_from_json(key): _from_json(inner, depth + 1) for key, inner in value.items()}
+    if "$type" in decoded:
+        check_type(decoded)
+    return decoded
+
+
+def _text_from_json(text: str) -> str:
+    if not text.isascii() and _SURROGATE.search(text):
         raise InvalidData("a lone surrogate")
-    return value
+    return text
+
+
+def _integer_from_json(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise InvalidData("an integer beyond 64 bits")
+    return number
+
+
+def _float_from_json(number: float) -> int:
+    if not number.is_integer() or abs(number) > MAX_SAFE_INTEGER:
+        raise InvalidData("a float")
+    return int(number)
 
 
 def _bytes_from_json(value: dict[str, Any]) -> bytes:

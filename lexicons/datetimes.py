@@ -1,13 +1,14 @@
 """The `datetime` string format and instants in microseconds.
 
 Source: atproto.com/specs/lexicon, "datetime". Instants are integers, microseconds since 1970 in UTC,
-because the format allows years (0000) that `datetime` cannot hold.
+because the format allows a year (0000) that `datetime` cannot hold. A time zone may carry an instant up to a
+day past the last one that can be written, never before the first.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Final, Self
 
 from lexicons.errors import InvalidSyntax
@@ -19,9 +20,9 @@ _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the Gregorian calendar repeats
 _FORM = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,20}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
-FIRST_INSTANT: Final = (
-    date(400, 1, 1).toordinal() - _CYCLE_DAYS - _EPOCH_DAY
-) * 86_400_000_000  # 0000-01-01Z
+_DAY: Final = 86_400_000_000  # microseconds
+FIRST_INSTANT: Final = (date(400, 1, 1).toordinal() - _CYCLE_DAYS - _EPOCH_DAY) * _DAY  # 0000-01-01T00:00Z
+LAST_INSTANT: Final = (date.max.toordinal() + 1 - _EPOCH_DAY) * _DAY - 1  # the end of 9999-12-31Z
 
 
 class Datetime(_Checked):
@@ -40,10 +41,18 @@ class Datetime(_Checked):
 
     @classmethod
     def from_micros(cls, micros: int) -> Self:
-        """Write an instant as UTC with milliseconds, rounding down."""
-        seconds, rest = divmod(micros, 1_000_000)
-        moment = datetime.fromtimestamp(seconds, UTC)
-        return cls(f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:03d}Z")
+        """Write an instant of the years 0000 to 9999 as UTC with milliseconds, rounding down."""
+        if not FIRST_INSTANT <= micros <= LAST_INSTANT:
+            raise InvalidSyntax(cls.kind, str(micros), "outside the years 0000 to 9999")
+        day, rest = divmod(micros, _DAY)
+        seconds, fraction = divmod(rest, 1_000_000)
+        ordinal = day + _EPOCH_DAY
+        cycles = 1 if ordinal < 1 else 0
+        moment = date.fromordinal(ordinal + cycles * _CYCLE_DAYS)
+        return cls(
+            f"{moment.year - cycles * _CYCLE_YEARS:04d}-{moment.month:02d}-{moment.day:02d}"
+            f"T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction // 1000:03d}Z"
+        )
 
     @property
     def micros(self) -> int:
@@ -76,11 +85,6 @@ def _instant(value: str) -> int:
     if micros < FIRST_INSTANT:
         raise ValueError("before the year 0000")
     return micros
-
-
-def is_datetime(value: str) -> bool:
-    """Tell whether `value` is a datetime by form and meaning."""
-    return Datetime.is_valid(value)
 
 
 def parse_micros(value: str) -> int:

@@ -35,12 +35,18 @@ class InvalidSchema(ContractError):
 
 
 class InvalidRecord(ContractError):
-    """A value does not satisfy its lexicon; `path` names the field, as in `embedding.dims`."""
+    """A value does not satisfy its lexicon; `path` names the field: `embedding.dims`, `tags[3]`."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
         self.path = path
         self.reason = reason
+
+    def under(self, parent: str) -> InvalidRecord:
+        """Return the same error as seen from the value that holds this one: `dims` under `embedding`."""
+        if not self.path:
+            return InvalidRecord(parent, self.reason)
+        return InvalidRecord(f"{parent}{'' if self.path[0] == '[' else '.'}{self.path}", self.reason)
 
 
 class UnusableVector(ContractError):

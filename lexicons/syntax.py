@@ -10,6 +10,7 @@ import re
 from typing import ClassVar, Final, Self
 
 from lexicons.errors import InvalidSyntax
+from lexicons.measures import exceeds_bytes, utf8_length
 
 MAX_DID_LENGTH: Final = 2048  # bytes, did spec
 MAX_HANDLE_LENGTH: Final = 253  # bytes, handle spec
@@ -30,8 +31,9 @@ _TID = re.compile(r"[234567abcdefghij][234567abcdefghijklmnopqrstuvwxyz]{12}", r
 _TID_ALPHABET: Final = "234567abcdefghijklmnopqrstuvwxyz"
 _TID_VALUES: Final = {char: value for value, char in enumerate(_TID_ALPHABET)}
 _CID = re.compile(r"[a-zA-Z0-9+=]{8,256}", re.ASCII)
-_URI = re.compile(r"[a-z][a-z.+-]{0,80}:[^\s]+", re.ASCII)
+_URI = re.compile(r"[a-z][a-z.+-]{0,80}:[^\s\x00-\x1f\x7f]+")
 _LANGUAGE = re.compile(r"(?:[iIxX]|[a-z]{2,3})(?:-[a-zA-Z0-9]+)*", re.ASCII)
+_LANGUAGE_VARIANT = re.compile(r"[a-z0-9]{5,8}|[0-9][a-z0-9]{3}", re.ASCII)
 
 
 class _Checked(str):
@@ -165,8 +167,8 @@ class Uri(_Checked):
 
     @classmethod
     def _why_invalid(cls, value: str) -> str | None:
-        if len(value) > MAX_URI_LENGTH:
-            return f"{len(value)} bytes, at most {MAX_URI_LENGTH}"
+        if exceeds_bytes(value, MAX_URI_LENGTH):
+            return f"{utf8_length(value)} bytes, at most {MAX_URI_LENGTH}"
         return None if _URI.fullmatch(value) else "expected <scheme>:<rest>"
 
 
@@ -180,7 +182,28 @@ class Language(_Checked):
     def _why_invalid(cls, value: str) -> str | None:
         if len(value) > MAX_LANGUAGE_LENGTH:
             return f"{len(value)} bytes, at most {MAX_LANGUAGE_LENGTH}"
-        return None if _LANGUAGE.fullmatch(value) else "expected a BCP 47 tag"
+        if not _LANGUAGE.fullmatch(value):
+            return "expected a BCP 47 tag"
+        return "a subtag is repeated" if _repeats_subtag(value) else None
+
+
+def _repeats_subtag(tag: str) -> bool:
+    """Tell whether a variant or an extension's singleton comes twice (RFC 5646 2.2.5 and 2.2.6)."""
+    first, *subtags = tag.lower().split("-")
+    if len(first) == 1:
+        return False  # grandfathered or private use as a whole
+    seen: set[str] = set()
+    in_extension = False
+    for subtag in subtags:
+        if subtag == "x":
+            return False
+        singleton = len(subtag) == 1
+        in_extension = in_extension or singleton
+        if singleton or (not in_extension and _LANGUAGE_VARIANT.fullmatch(subtag)):
+            if subtag in seen:
+                return True
+            seen.add(subtag)
+    return False
 
 
 def at_identifier(value: str) -> Did | Handle:

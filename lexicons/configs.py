@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from lexicons.errors import InvalidChange, InvalidRecord
 from lexicons.ids import CONFIG
+from lexicons.measures import utf8_length
 from lexicons.models import ModelKey
 
 MAX_PREFIX_BYTES: Final = 200  # garden.engram.config
@@ -71,7 +72,7 @@ class Config:
         following = value.get("next")
         if following is not None and not isinstance(following, Mapping):
             raise InvalidRecord("next", "must be an object")
-        after = ModelKey.from_record(following) if following is not None else None
+        after = _model(following, "next") if following is not None else None
         return cls(
             model,
             created_at,
@@ -93,10 +94,17 @@ class Config:
         return record
 
 
+def _model(value: Mapping[str, Any], field: str) -> ModelKey:
+    try:
+        return ModelKey.from_record(value)
+    except InvalidRecord as error:
+        raise error.under(field) from None
+
+
 def _prefix(field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidRecord(field, "must be a string")
-    size = len(value.encode())
+    size = utf8_length(value)
     if size > MAX_PREFIX_BYTES:
         raise InvalidRecord(field, f"{size} bytes, at most {MAX_PREFIX_BYTES}")
     return value

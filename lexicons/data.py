@@ -97,9 +97,19 @@ def encode(value: Any) -> bytes:
     """Encode a value of the data model as canonical DAG-CBOR; raise `InvalidData`."""
     check(value)
     try:
-        return bytes(cbrrr.encode_dag_cbor(value, cid_type=Link))
+        return bytes(cbrrr.encode_dag_cbor(_plain(value), cid_type=Link))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidData(f"not a value of the data model: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Turn `Did`, `Tid`, ... into the `str` that the encoder takes."""
+    kind = type(value)
+    if kind is dict:
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if kind is list:
+        return [_plain(inner) for inner in value]
+    return str(value) if kind is not str and isinstance(value, str) else value
 
 
 def check(value: Any) -> None:
@@ -122,7 +132,7 @@ def check(value: Any) -> None:
             raise InvalidData(f"nested deeper than {MAX_DEPTH}")
         if kind is dict:
             for key, inner in item.items():
-                if type(key) is not str:
+                if not isinstance(key, str):
                     raise InvalidData("a map key that is not a string")
                 if key in ("$bytes", "$link"):
                     raise InvalidData(f"a map with the reserved key {key}")
@@ -133,7 +143,7 @@ def check(value: Any) -> None:
             stack.extend((inner, depth + 1) for inner in item)
         elif kind is float:
             raise InvalidData("a float")
-        else:
+        elif not isinstance(item, str):  # `Did`, `Tid`, ... are strings too
             raise InvalidData(f"a {kind.__name__} has no place in the data model")
 
 

@@ -1,8 +1,9 @@
-"""The memory record, what its tags mean, and the text that is embedded."""
+"""The memory record: its value, what its tags mean, the text that is embedded, and what writers refuse."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -10,6 +11,8 @@ from typing import Any, Final, Self
 from lexicons.embeddings import Embedding
 from lexicons.errors import InvalidRecord
 from lexicons.ids import MEMORY
+from lexicons.measures import exceeds_bytes, exceeds_graphemes, grapheme_count, utf8_length
+from lexicons.syntax import Did
 
 MAX_TEXT_BYTES: Final = 30_000  # garden.engram.memory
 MAX_TEXT_GRAPHEMES: Final = 10_000  # garden.engram.memory
@@ -20,11 +23,13 @@ MAX_SOURCE_BYTES: Final = 2_000  # garden.engram.memory
 MAX_EMBEDDED_TEXT_BYTES: Final = 24_000  # what of the text is embedded
 
 ROOT_PATH: Final = "/"
-# Attributes that only the appview or a space's rules may set; a record that claims one is refused by writers
-# and the claim is ignored by readers.
+# Attributes that only the appview or a space's rules may set. Writers refuse a tag that claims one; readers
+# leave the claim out of a fact's attributes.
 RESERVED_ATTRIBUTES: Final = frozenset({"owner", "trust"})
-SPACE_ATTRIBUTE: Final = "space"  # narrows a memory to one space; routing, not an attribute
+SPACE_ATTRIBUTE: Final = "space"  # narrows a memory to one space; routing, never a fact's attribute
 _ATTRIBUTE_KEY = re.compile(r"[a-z][a-z0-9_.-]{0,31}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_INVISIBLE: Final = frozenset({"Zs", "Zl", "Zp", "Cc", "Cf"})  # Unicode categories: spaces, controls, formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +54,10 @@ class Memory:
         embedding = _embedding(value, "embedding")
         if embedding is None:
             raise InvalidRecord("embedding", "is required")
-        tags = value.get("tags")
-        return cls(
-            text,
-            created_at,
-            embedding,
-            _embedding(value, "nextEmbedding"),
-            tuple(tags) if tags else (),
-            source,
-        )
+        tags = value.get("tags", [])
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise InvalidRecord("tags", "must be an array of strings")
+        return cls(text, created_at, embedding, _embedding(value, "nextEmbedding"), tuple(tags), source)
 
     def to_record(self) -> dict[str, Any]:
         """Write the record, bytes as `bytes`; empty optional fields are left out."""
@@ -74,11 +74,24 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What a record's tags mean: its path, its attributes (the last of a key counts) and its labels."""
+    """What a record's tags mean: its path, its attributes (the last of a key counts) and its labels.
+
+    The attributes are what the record claims: `RESERVED_ATTRIBUTES` and `space` are among them, and are for
+    the reader to leave out.
+    """
 
     path: str
     attributes: Mapping[str, str]
     labels: tuple[str, ...]
+
+    @property
+    def space(self) -> str | None:
+        """The authority whose space alone this memory is for, as written: compare it, it may be no DID.
+
+        What is no DID equals no authority, so that a misspelt narrowing keeps a memory out of every space
+        rather than letting it into all.
+        """
+        return self.attributes.get(SPACE_ATTRIBUTE)
 
 
 def read_tags(tags: Sequence[str]) -> Topics:
@@ -103,8 +116,11 @@ def read_tags(tags: Sequence[str]) -> Topics:
 
 
 def normalise_path(path: str) -> str:
-    """Write a path in its one form: no empty segments, no trailing `/`. Case is kept, dots mean nothing."""
-    segments = [segment for segment in path.split("/") if segment]
+    """Write a path in its one form: `/`, no empty segments, no trailing `/`, no control characters.
+
+    Everything else is part of a name: case, dots (`.` and `..` lead nowhere), spaces, `%2f`, `*`.
+    """
+    segments = [segment for segment in _CONTROL.sub("", path).split("/") if segment]
     return "/" + "/".join(segments)
 
 
@@ -127,4 +143,54 @@ def _embedding(value: Mapping[str, Any], field: str) -> Embedding | None:
         return None
     if not isinstance(inner, Mapping):
         raise InvalidRecord(field, "must be an object")
-    return Embedding.from_record(inner)
+    try:
+        return Embedding.from_record(inner)
+    except InvalidRecord as error:
+        raise error.under(field) from None
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text shows nothing: only spaces, control and format characters (NUL, zero-width, BOM).
+
+    Such a text is never indexed. Variation selectors and combining marks count as shown.
+    """
+    return all(unicodedata.category(char) in _INVISIBLE for char in text)
+
+
+def check_new(text: str, tags: Sequence[str] = (), source: str | None = None) -> None:
+    """Refuse what a writer must not publish; raise `InvalidRecord` with the limit and the actual size.
+
+    Stricter than the lexicon: readers take every record that satisfies it, but a writer can still be told.
+    """
+    _check_text("text", text, MAX_TEXT_BYTES, MAX_TEXT_GRAPHEMES)
+    if is_blank(text):
+        raise InvalidRecord("text", "is blank")
+    if len(tags) > MAX_TAGS:
+        raise InvalidRecord("tags", f"{len(tags)} tags, at most {MAX_TAGS}")
+    for position, tag in enumerate(tags):
+        _check_tag(f"tags[{position}]", tag)
+    if source is not None:
+        _check_text("source", source, MAX_SOURCE_BYTES)
+
+
+def _check_tag(field: str, tag: str) -> None:
+    _check_text(field, tag, MAX_TAG_BYTES, MAX_TAG_GRAPHEMES)
+    if is_blank(tag):
+        raise InvalidRecord(field, "is blank")
+    if _CONTROL.search(tag):
+        raise InvalidRecord(field, "holds a control character")
+    key, equals, value = tag.partition("=")
+    key = key.strip().lower()  # `Owner =` is no attribute, but it would be read as one
+    if equals and key in RESERVED_ATTRIBUTES:
+        raise InvalidRecord(field, f"the attribute {key} is reserved: a record cannot set it")
+    if equals and key == SPACE_ATTRIBUTE and not (tag.startswith("space=") and Did.is_valid(value)):
+        raise InvalidRecord(field, "space= must name the DID of a space's authority")
+
+
+def _check_text(field: str, text: str, max_bytes: int, max_graphemes: int | None = None) -> None:
+    if exceeds_bytes(text, max_bytes):
+        raise InvalidRecord(field, f"{utf8_length(text)} bytes, at most {max_bytes}")
+    if max_graphemes is not None and exceeds_graphemes(text, max_graphemes):
+        raise InvalidRecord(field, f"{grapheme_count(text)} graphemes, at most {max_graphemes}")
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidRecord(field, "holds a lone surrogate, which is no character")

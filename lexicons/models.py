@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lexicons.errors import InvalidRecord
+from lexicons.measures import utf8_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ class ModelKey:
         ):
             if not isinstance(value, str) or not value:
                 raise InvalidRecord(field, "must be a string that is not empty")
-            size = len(value.encode())
+            size = utf8_length(value)
             if size > limit:
                 raise InvalidRecord(field, f"{size} bytes, at most {limit}")
         if isinstance(self.dims, bool) or not isinstance(self.dims, int) or not 1 <= self.dims <= MAX_DIMS:
@@ -39,6 +40,7 @@ class ModelKey:
     @classmethod
     def from_record(cls, value: Mapping[str, Any]) -> Self:
         """Read `{model, modelDigest, dims}` (other fields are ignored); raise `InvalidRecord`."""
+        # What is absent or of another type is refused by the constructor.
         return cls(value.get("model"), value.get("modelDigest"), value.get("dims"))  # type: ignore[arg-type]
 
     def to_record(self) -> dict[str, Any]:

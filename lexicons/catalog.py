@@ -14,7 +14,6 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from lexicons.documents import check_document
@@ -76,6 +75,13 @@ class Catalog:
             schema["input"]["encoding"] if "input" in schema else None,
             schema["output"]["encoding"] if "output" in schema else None,
         )
+
+    def schema(self, name: str) -> Schema:
+        """Give a definition as its document has it, `garden.engram.defs#model`; raise `InvalidSchema`."""
+        found = self._definitions.get(full_name(name, ""))
+        if found is None:
+            raise InvalidSchema(f"no lexicon here defines {name}")
+        return found[1]
 
     def has_record(self, collection: str) -> bool:
         """Tell whether the catalog describes the records of a collection."""
@@ -186,6 +192,8 @@ class Catalog:
 @cache
 def garden() -> Catalog:
     """Give the lexicons of this project, read from the package once."""
+    from importlib import resources  # here, because most who import this module never read the schemas
+
     folder = resources.files("lexicons") / "schemas" / "garden" / "engram"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
     return Catalog(json.loads((folder / name).read_text("utf-8")) for name in names)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.shared_data import shared_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+# A slow or busy machine is no fault of the code; the timeout of each test still holds.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

@@ -265,6 +265,19 @@ def test_a_main_definition_that_breaks_the_language_is_refused(main: Any, reason
     assert reason in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["record", "query", "procedure", "subscription", "permission-set"])
+def test_what_stands_for_the_lexicon_is_its_main_definition(kind: str) -> None:
+    shape = {
+        "type": kind,
+        "key": "any",
+        "record": {"type": "object", "properties": {}},
+        "permissions": [],
+    }
+    Catalog([{"lexicon": 1, "id": "com.example.test", "defs": {"main": shape}}])
+    with pytest.raises(InvalidSchema, match=f"a {kind} must be the main definition"):
+        Catalog([{"lexicon": 1, "id": "com.example.test", "defs": {"other": shape}}])
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -10,6 +10,7 @@ import binascii
 import math
 import re
 import struct
+import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -83,6 +84,8 @@ def normalise(values: Sequence[float]) -> tuple[float, ...]:
         raise UnusableVector("the vector holds NaN or infinity")
     if length == 0.0:
         raise UnusableVector("the vector is zero")
+    if length < sys.float_info.min:  # so small that the length itself has lost digits
+        return normalise([value * 2.0**600 for value in values])
     return tuple([value / length for value in values])
 
 

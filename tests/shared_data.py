@@ -1,8 +1,8 @@
 """Where the official vectors and evaluation data lie, and how a test skips without them.
 
 The folder is `../shared` beside the repository (or beside its parent folder, for a worktree), or what
-`ENGRAM_SHARED` names. Parametrised tests read it while pytest collects, so that every reader here skips the
-whole module when the data is absent.
+`ENGRAM_SHARED` names. A parametrised test reads it while pytest collects: inside `cases`, only that test is
+skipped when the data is absent; outside, its whole module is.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -44,3 +47,14 @@ def read_lines(relative: str) -> list[str]:
     """Read the cases of a shared text file, one a line; comments (`#`) and empty lines are left out."""
     lines = shared_path(relative).read_text("utf-8").split("\n")
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def cases(load: Callable[[], Iterable[Any]], width: int = 1) -> list[Any]:
+    """Give `pytest.mark.parametrize` what `load` reads from the shared data, or one case that is skipped.
+
+    `width` is the number of arguments of the test.
+    """
+    try:
+        return list(load())
+    except pytest.skip.Exception as absent:
+        return [pytest.param(*[None] * width, marks=pytest.mark.skip(reason=str(absent)), id="absent")]

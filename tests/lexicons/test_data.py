@@ -14,7 +14,7 @@ from lexicons import data
 from lexicons.data import Link
 from lexicons.errors import InvalidData
 from lexicons.syntax import Did
-from tests.shared_data import read_json
+from tests.shared_data import cases, read_json
 
 FOLDER = "interop/atproto/data-model"
 LINK = Link(data.cid_of(b"\xa0"))
@@ -39,7 +39,7 @@ def _named(file: str) -> list[Any]:
     return [pytest.param(case["json"], id=case["note"]) for case in read_json(f"{FOLDER}/{file}.json")]
 
 
-@pytest.mark.parametrize("case", read_json(f"{FOLDER}/data-model-fixtures.json"), ids=str)
+@pytest.mark.parametrize("case", cases(lambda: read_json(f"{FOLDER}/data-model-fixtures.json")), ids=str)
 def test_bytes_json_and_cid_of_the_official_fixtures_agree(case: dict[str, Any]) -> None:
     block = b64decode(case["cbor_base64"] + "==")
     value = data.from_json(case["json"])
@@ -49,12 +49,12 @@ def test_bytes_json_and_cid_of_the_official_fixtures_agree(case: dict[str, Any])
     assert data.to_json(value) == case["json"]
 
 
-@pytest.mark.parametrize("value", _named("data-model-valid"))
+@pytest.mark.parametrize("value", cases(lambda: _named("data-model-valid")))
 def test_accepts_what_is_valid(value: Any) -> None:
     data.encode(data.record_from_json(value))
 
 
-@pytest.mark.parametrize("value", _named("data-model-invalid"))
+@pytest.mark.parametrize("value", cases(lambda: _named("data-model-invalid")))
 def test_refuses_what_is_invalid(value: Any) -> None:
     with pytest.raises(InvalidData):
         data.record_from_json(value)

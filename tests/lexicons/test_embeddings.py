@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lexicons.data import from_json, to_json
@@ -25,18 +25,21 @@ from lexicons.embeddings import (
 )
 from lexicons.errors import InvalidRecord, UnusableVector
 from lexicons.models import ModelKey
-from tests.shared_data import read_json
+from tests.shared_data import cases, read_json
 
 KEY = ModelKey("m", "sha256:d", 3)
-VECTORS = [
-    pytest.param(vector, id=f"{name}-{number}")
-    for name in ("go", "python")
-    for number, vector in enumerate(read_json(f"interop/engram/{name}.json")["vectors"])
-]
 half_floats = st.floats(width=16, allow_nan=False, allow_infinity=False)
 
 
-@pytest.mark.parametrize("vector", VECTORS)
+def _vectors() -> list[Any]:
+    return [
+        pytest.param(vector, id=f"{name}-{number}")
+        for name in ("go", "python")
+        for number, vector in enumerate(read_json(f"interop/engram/{name}.json")["vectors"])
+    ]
+
+
+@pytest.mark.parametrize("vector", cases(_vectors))
 def test_encodes_and_reads_the_vectors_of_other_implementations(vector: dict[str, Any]) -> None:
     values = [struct.unpack("<f", struct.pack("<I", bits))[0] for bits in vector["bits"]]
     encoded = encode_f16le(values)
@@ -57,6 +60,7 @@ def test_f16le_survives_both_ways(values: list[float]) -> None:
 
 
 @given(st.lists(st.floats(-65_000, 65_000), min_size=1, max_size=40))
+@example([5e-324, 5e-324])
 def test_a_unit_vector_has_length_1(values: list[float]) -> None:
     try:
         unit = normalise(values)

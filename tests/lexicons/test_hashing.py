@@ -15,10 +15,10 @@ from lexicons.errors import InvalidRecord
 from lexicons.hashing import embed, model_key, parse_name, words
 from lexicons.memories import text_to_embed
 from lexicons.models import ModelKey
-from tests.shared_data import read_json
+from tests.shared_data import cases, read_json
 
 
-@pytest.mark.parametrize("case", read_json("interop/engram/hashing-derived.json"), ids=str)
+@pytest.mark.parametrize("case", cases(lambda: read_json("interop/engram/hashing-derived.json")), ids=str)
 def test_the_worked_examples(case: dict[str, Any]) -> None:
     text = text_to_embed(case["prefix"], case["text"], case["tags"])
     assert words(text) == case["words"]

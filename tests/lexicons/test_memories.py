@@ -24,7 +24,7 @@ from lexicons.memories import (
     read_tags,
     text_to_embed,
 )
-from tests.shared_data import read_json
+from tests.shared_data import cases, read_json
 
 NOW = "2026-11-30T09:15:00.000Z"
 KEY = model_key(4)
@@ -167,7 +167,7 @@ def test_the_form_of_a_path_is_final(path: str) -> None:
 # What is embedded
 
 
-@pytest.mark.parametrize("case", read_json("interop/engram/go.json")["embedText"], ids=str)
+@pytest.mark.parametrize("case", cases(lambda: read_json("interop/engram/go.json")["embedText"]), ids=str)
 def test_embeds_what_other_implementations_embed(case: dict[str, Any]) -> None:
     assert text_to_embed(case["prefix"], case["text"], case["tags"] or ()) == case["want"]
 

@@ -22,7 +22,7 @@ from lexicons.syntax import (
     Uri,
     at_identifier,
 )
-from tests.shared_data import read_lines
+from tests.shared_data import cases, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,12 +52,12 @@ def _cases(formats: dict[str, Callable[[str], str]], outcome: str) -> list[tuple
     ]
 
 
-@pytest.mark.parametrize(("name", "text"), _cases(FORMATS, "valid"))
+@pytest.mark.parametrize(("name", "text"), cases(lambda: _cases(FORMATS, "valid"), 2))
 def test_accepts_what_is_valid(name: str, text: str) -> None:
     assert FORMATS[name](text) == text
 
 
-@pytest.mark.parametrize(("name", "text"), _cases(FORMATS, "invalid") + _cases(PARSED, "invalid"))
+@pytest.mark.parametrize(("name", "text"), cases(lambda: _cases(FORMATS | PARSED, "invalid"), 2))
 def test_refuses_what_is_invalid(name: str, text: str) -> None:
     with pytest.raises(InvalidSyntax):
         (FORMATS | PARSED)[name](text)

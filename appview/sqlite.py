@@ -151,6 +151,15 @@ class Database:
 
 def _connect(path: Path, prepare: Callable[[Connection], None] | None) -> Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    try:
+        _set_up(connection, prepare)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _set_up(connection: Connection, prepare: Callable[[Connection], None] | None) -> None:
     connection.row_factory = sqlite3.Row
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -162,7 +171,6 @@ def _connect(path: Path, prepare: Callable[[Connection], None] | None) -> Connec
     connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
     if prepare is not None:
         prepare(connection)
-    return connection
 
 
 def migrate(connection: Connection, migrations: Traversable) -> None:

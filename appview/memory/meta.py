@@ -1,0 +1,106 @@
+"""What a file says of itself: whose it is, its config, its analysis, how often it changed.
+
+A file is opened for one space only, and its tables must be what its config says. Where they are not, opening
+stops: a wrong answer is worse than none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from appview.errors import StoreMismatch
+from appview.memory import vectors
+from lexicons.configs import Config
+from lexicons.errors import ContractError
+
+if TYPE_CHECKING:
+    from appview.sqlite import Connection
+    from lexicons.models import ModelKey
+    from lexicons.spaces import SpaceUri
+
+APPLICATION_ID: Final = 0x656E6772  # "engr", set by the first migration
+_WIDTH = re.compile(r"float\[(\d+)\]", re.ASCII)
+
+
+def check_owner(connection: Connection) -> None:
+    """Stop before a file of another program is changed: run on a new connection, before migrations."""
+    found = connection.execute("PRAGMA application_id").fetchone()[0]
+    if found == APPLICATION_ID:
+        return
+    if found != 0 or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        raise StoreMismatch("the file belongs to another program", hint="name another data folder")
+
+
+def claim(connection: Connection, space: SpaceUri) -> None:
+    """Make a new file the space's own, or raise `StoreMismatch` where it is not."""
+    owner = read(connection, "space")
+    if owner is None:
+        write(connection, "space", space)
+    elif owner != space:
+        raise StoreMismatch(
+            f"the file holds the space {owner}, not {space}", hint="restore the file under its own name"
+        )
+    check_indexes(connection, read_config(connection))
+
+
+def check_indexes(connection: Connection, config: Config | None) -> None:
+    """Raise `StoreMismatch` where the vector indexes are not those of the config."""
+    expected: dict[vectors.Role, ModelKey | None] = {
+        "active": config.model if config is not None else None,
+        "next": config.next if config is not None else None,
+    }
+    for role, key in expected.items():
+        index = vectors.find(connection, role)
+        found = index.key if index is not None else None
+        if found != key:
+            raise StoreMismatch(f"the file's {role} index is of {found}, its config says {key}")
+        if index is not None and _width(connection, index.table) != index.key.dims:
+            raise StoreMismatch(f"the file's {role} index does not have {index.key.dims} dimensions")
+
+
+def read_config(connection: Connection) -> Config | None:
+    """Read the config the file was last configured with."""
+    text = read(connection, "config")
+    if text is None:
+        return None
+    try:
+        return Config.from_record(json.loads(text))
+    except (ContractError, ValueError, AttributeError) as error:
+        raise StoreMismatch(f"the file's config cannot be read: {error}") from error
+
+
+def write_config(connection: Connection, config: Config | None) -> None:
+    """Keep the config, or that there is none."""
+    if config is None:
+        connection.execute("DELETE FROM meta WHERE key = 'config'")
+    else:
+        write(connection, "config", json.dumps(config.to_record()))
+
+
+def read(connection: Connection, key: str) -> str | None:
+    """Read one entry."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def write(connection: Connection, key: str, value: str) -> None:
+    """Write one entry."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def data_version(connection: Connection) -> int:
+    """Read the number that grows with every change of what a query can see."""
+    return int(read(connection, "data_version") or 0)
+
+
+def touch(connection: Connection) -> None:
+    """Say that what a query can see has changed."""
+    connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'data_version'")
+
+
+def _width(connection: Connection, table: str) -> int | None:
+    row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    match = _WIDTH.search(row[0]) if row is not None else None
+    return int(match[1]) if match is not None else None

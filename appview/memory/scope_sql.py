@@ -1,0 +1,103 @@
+"""A `Scope` and `Filters` as one SQL condition over the alias `f` of `facts`.
+
+The condition accepts exactly the facts that `Scope.covers` accepts. Everything comes in as a bound value,
+lists as one JSON array each, so the text of the statement depends on the kinds of pattern and not on
+their number. `EVERYTHING` without filters is no condition at all: who may read all pays nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from appview.memory.scope import Attribute, Exact, Subtree
+from appview.memory.tags import OWNER
+from appview.memory.values import Filters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from appview.memory.scope import Pattern, Scope
+
+Param = str | int
+LIVE: Final = "f.invalidated_at IS NULL"
+NO_FILTERS: Final = Filters()
+
+# A path below `s` starts with s + '/', so it sorts from there to s + '0', the next character.
+_EXACT: Final = "f.path_id IN (SELECT id FROM paths WHERE full_path IN (SELECT value FROM json_each(?)))"
+_SUBTREE: Final = (
+    "f.path_id IN (SELECT p.id FROM json_each(?) AS s CROSS JOIN paths AS p ON p.full_path = s.value"
+    " UNION ALL SELECT p.id FROM json_each(?) AS s CROSS JOIN paths AS p"
+    " ON p.full_path > s.value || '/' AND p.full_path < s.value || '0')"
+)
+_OWNER: Final = "f.author IN (SELECT value FROM json_each(?))"
+_ATTRIBUTE: Final = (
+    "EXISTS (SELECT 1 FROM effective_tags AS e WHERE e.fact_id = f.id AND (e.key, e.value)"
+    " IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)))"
+)
+_LABEL: Final = "EXISTS (SELECT 1 FROM fact_labels AS l WHERE l.label = ? AND l.fact_id = f.id)"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition over `f` and the values it binds; `sql` is empty where every fact passes."""
+
+    sql: str = ""
+    params: tuple[Param, ...] = ()
+
+    @property
+    def clause(self) -> str:
+        """The condition after others, ` AND ...`, or nothing."""
+        return f" AND {self.sql}" if self.sql else ""
+
+
+def render(scope: Scope, filters: Filters = NO_FILTERS) -> Condition:
+    """Write the condition of a scope and filters; it says nothing about a fact being live."""
+    if scope.is_nothing:
+        return Condition("0")
+    parts: list[str] = []
+    params: list[Param] = []
+    if Subtree("/") not in scope.allow:
+        condition = _any_of(scope.allow)
+        parts.append(condition.sql)
+        params.extend(condition.params)
+    if scope.deny:
+        condition = _any_of(scope.deny)
+        parts.append(f"NOT {condition.sql}")
+        params.extend(condition.params)
+    if filters.author is not None:
+        parts.append("f.author = ?")
+        params.append(filters.author)
+    if filters.since is not None:
+        parts.append("f.ordered_at >= ?")
+        params.append(filters.since)
+    if filters.path is not None and filters.path != "/":
+        paths = json.dumps([filters.path])
+        parts.append(_SUBTREE)
+        params.extend((paths, paths))
+    for tag in dict.fromkeys(filters.tags):
+        parts.append(_LABEL)
+        params.append(tag)
+    return Condition(" AND ".join(parts), tuple(params))
+
+
+def _any_of(patterns: Iterable[Pattern]) -> Condition:
+    exact, subtrees, owners, attributes = [], [], [], []
+    for pattern in sorted(patterns, key=repr):
+        match pattern:
+            case Exact():
+                exact.append(pattern.path)
+            case Subtree():
+                subtrees.append(pattern.path)
+            case Attribute() if pattern.key == OWNER:
+                owners.append(pattern.value)
+            case Attribute():
+                attributes.append([pattern.key, pattern.value])
+    parts: list[str] = []
+    params: list[Param] = []
+    for sql, values in ((_EXACT, exact), (_SUBTREE, subtrees), (_OWNER, owners), (_ATTRIBUTE, attributes)):
+        if values:
+            parts.append(sql)
+            params.extend([json.dumps(values)] * sql.count("?"))
+    return Condition(f"({' OR '.join(parts)})", tuple(params))

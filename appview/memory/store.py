@@ -1,0 +1,215 @@
+"""One space's memory: a file that is written by commits and read through scopes.
+
+Everything a caller does is one transaction. Reads see one state, writes happen wholly or not at all, and
+what a write did is on disk when it answers.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import structlog
+
+from appview.memory import meta, path_tags, reads, vectors
+from appview.memory.apply import apply_updates, records_of
+from appview.memory.check import check
+from appview.memory.configure import configure
+from appview.memory.stored import refresh_keywords
+from appview.memory.values import Filters
+from appview.memory.writer import Writer
+from appview.sqlite import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from appview.memory.analyser import Analyser
+    from appview.memory.apply import Outcome
+    from appview.memory.reads import Position
+    from appview.memory.scope import Scope
+    from appview.memory.values import Applied, Fact, PathNode, RepoUpdate, SpaceStatus
+    from appview.sqlite import Connection
+    from lexicons.configs import Config
+    from lexicons.models import ModelKey
+    from lexicons.spaces import SpaceUri
+    from lexicons.syntax import AtUri, Did
+
+T = TypeVar("T")
+MIGRATIONS: Final = files("appview.memory") / "migrations"
+NO_FILTERS: Final = Filters()
+log = structlog.get_logger("appview.memory")
+
+
+class SpaceStore:
+    """The open file of a space. Make one with `SpaceStore.open`, end it with `close`."""
+
+    def __init__(
+        self,
+        space: SpaceUri,
+        database: Database,
+        analyser: Analyser,
+        clock: Callable[[], int],
+        config: Config | None,
+    ) -> None:
+        self.space = space
+        self.database = database
+        self._analyser = analyser
+        self._clock = clock
+        self._config = config
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        space: SpaceUri,
+        executor: Executor,
+        clock: Callable[[], int],
+        *,
+        analyser: Analyser,
+    ) -> Self:
+        """Open a space's file, or make it.
+
+        Raises `StoreMismatch` for the file of another space, program or newer version, and `StoreError` for
+        one that cannot be read or written.
+        """
+
+        def prepare(connection: Connection) -> None:
+            meta.check_owner(connection)
+            vectors.prepare(connection)
+
+        def begin(connection: Connection) -> Config | None:
+            meta.claim(connection, space)
+            refresh_keywords(connection, analyser)
+            return meta.read_config(connection)
+
+        database = await Database.open(path, MIGRATIONS, executor, prepare=prepare)
+        try:
+            config = await database.write(begin)
+        except BaseException:
+            await database.close()
+            raise
+        return cls(space, database, analyser, clock, config)
+
+    async def close(self) -> None:
+        """Wait for what is running, then close the file."""
+        await self.database.close()
+
+    @property
+    def config(self) -> Config | None:
+        """The config the space is indexed for."""
+        return self._config
+
+    @property
+    def active(self) -> ModelKey | None:
+        """The model whose vectors answer queries."""
+        return self._config.model if self._config is not None else None
+
+    async def configure(self, config: Config | None) -> None:
+        """Follow the space's config: judge all records again, build, promote or drop indexes."""
+
+        def work(writer: Writer) -> Outcome | None:
+            if meta.read_config(writer.connection) == config:
+                return None
+            return configure(writer, config)
+
+        outcome = await self._write(work)
+        self._config = config
+        if outcome is not None:
+            log.info(
+                "space configured",
+                space=self.space,
+                model=str(config.model) if config is not None else None,
+                next=str(config.next) if config is not None and config.next is not None else None,
+                indexed=outcome.created,
+                skipped=dict(outcome.applied.skipped),
+            )
+
+    async def apply(self, updates: Sequence[RepoUpdate]) -> Applied:
+        """Apply what commits changed; what was applied before changes nothing. Logs each record left out."""
+        outcome = await self._write(lambda writer: apply_updates(writer, updates))
+        for skip in outcome.skips:
+            author, rkey = skip.key
+            log.info(
+                "memory skipped",
+                space=self.space,
+                author=author,
+                rkey=rkey,
+                reason=skip.reason,
+                detail=skip.detail,
+            )
+        return outcome.applied
+
+    async def remove_author(self, author: Did) -> None:
+        """Remove all that the space holds of an author, as if nothing had ever come."""
+        await self._write(lambda writer: writer.erase_author(author))
+
+    async def applied(self, author: Did) -> tuple[str, str | None] | None:
+        """Read the rev and the data CID of what has been applied of an author's repo."""
+
+        def work(connection: Connection) -> tuple[str, str | None] | None:
+            row = connection.execute("SELECT rev, data FROM repos WHERE author = ?", (author,)).fetchone()
+            return None if row is None else (row[0], row[1])
+
+        return await self.database.read(work)
+
+    async def live(self, author: Did) -> dict[str, str]:
+        """Read the CID of each record of an author that is known here, indexed or left out, by record key."""
+        return await self.database.read(lambda connection: records_of(connection, author))
+
+    async def set_path_tag(self, path: str, key: str, value: str, protected: bool = False) -> None:
+        """Give an attribute to what is at and below a path; raise `InvalidPathTag`."""
+        await self._write(lambda writer: path_tags.set_tag(writer, path, key, value, protected))
+
+    async def remove_path_tag(self, path: str, key: str) -> bool:
+        """Take an attribute from a path; false where it had none."""
+        return await self._write(lambda writer: path_tags.remove_tag(writer, path, key))
+
+    async def get(self, uri: AtUri, scope: Scope) -> Fact | None:
+        """Find a memory by the URI of its record."""
+        return await self.database.read(lambda connection: reads.get(connection, uri, scope))
+
+    async def list(
+        self, scope: Scope, filters: Filters = NO_FILTERS, *, limit: int, before: Position | None = None
+    ) -> Sequence[Fact]:
+        """List memories, newest first by (ordered_at, author, rkey), from the one after `before`."""
+        return await self.database.read(
+            lambda connection: reads.newest(connection, scope, filters, limit, before)
+        )
+
+    async def paths(
+        self, scope: Scope, parent: str = "/", *, limit: int, after: str | None = None
+    ) -> Sequence[PathNode]:
+        """List one level of the tree by segment, from the one after the segment `after`."""
+        return await self.database.read(
+            lambda connection: reads.children(connection, scope, parent, limit, after)
+        )
+
+    async def path_facts(
+        self, scope: Scope, path: str, *, limit: int, after: Position | None = None
+    ) -> Sequence[Fact]:
+        """List the memories of exactly one path, oldest first, from the one after `after`."""
+        return await self.database.read(
+            lambda connection: reads.at_path(connection, scope, path, limit, after)
+        )
+
+    async def status(self, scope: Scope) -> SpaceStatus:
+        """Count what the space holds."""
+        return await self.database.read(lambda connection: reads.status(connection, self.space, scope))
+
+    async def data_version(self) -> int:
+        """Read a number that grows with every change of what a query can see."""
+        return await self.database.read(meta.data_version)
+
+    async def check(self) -> Sequence[str]:
+        """List what is wrong inside the file; reads all of it."""
+        return await self.database.read(check)
+
+    async def _write(self, work: Callable[[Writer], T]) -> T:
+        def transaction(connection: Connection) -> T:
+            result = work(Writer(connection, self._analyser, self._clock()))
+            meta.touch(connection)
+            return result
+
+        return await self.database.write(transaction)

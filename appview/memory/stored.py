@@ -1,0 +1,65 @@
+"""Reading facts back as the versions of records they came from, and deriving again what follows from them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from appview.memory import keywords, meta
+from appview.memory.writer import Version
+from lexicons.embeddings import Embedding
+from lexicons.memories import Memory
+from lexicons.models import ModelKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from appview.memory.analyser import Analyser
+    from appview.sqlite import Connection
+
+CHUNK: Final = 500  # facts read and judged at a time
+
+
+def live_facts(connection: Connection, where: str = "1") -> Iterator[list[tuple[int, Version]]]:
+    """Read live facts with their ids, in chunks. `where` is a condition over `f`."""
+    last = 0
+    models = {
+        row[0]: ModelKey(row[1], row[2], row[3])
+        for row in connection.execute("SELECT id, model, digest, dims FROM models")
+    }
+    while True:
+        rows = connection.execute(
+            "SELECT f.id, f.author, f.rkey, f.rev, f.cid, f.content, f.source, f.tags, f.created_at,"  # noqa: S608
+            " f.embedding_model, f.embedding, f.next_embedding_model, f.next_embedding FROM facts AS f"
+            f" WHERE f.id > ? AND f.invalidated_at IS NULL AND {where} ORDER BY f.id LIMIT ?",
+            (last, CHUNK),
+        ).fetchall()
+        if not rows:
+            return
+        last = rows[-1][0]
+        yield [(row[0], _version(row, models)) for row in rows]
+
+
+def refresh_keywords(connection: Connection, analyser: Analyser) -> None:
+    """Fill the keyword index again where another version of the analysis has filled it."""
+    found = meta.read(connection, "analysis")
+    if found == analyser.version:
+        return
+    if found is not None:
+        keywords.clear(connection)
+        for chunk in live_facts(connection):
+            keywords.insert(connection, analyser, [(fact_id, version.memory) for fact_id, version in chunk])
+        meta.touch(connection)
+    meta.write(connection, "analysis", analyser.version)
+
+
+def _version(row: Sequence[Any], models: dict[int, ModelKey]) -> Version:
+    memory = Memory(
+        text=row[5],
+        created_at=row[8],
+        embedding=Embedding(models[row[9]], row[10]),
+        next_embedding=None if row[11] is None else Embedding(models[row[11]], row[12]),
+        tags=tuple(json.loads(row[7])),
+        source=row[6],
+    )
+    return Version((row[1], row[2]), row[3], row[4], memory)

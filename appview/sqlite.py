@@ -37,13 +37,26 @@ BUSY_TIMEOUT_MS: Final = 5_000  # another process (the command line) may be writ
 CACHE_KIB: Final = 8_192  # page cache of one connection
 JOURNAL_LIMIT_BYTES: Final = 64 * 1024 * 1024  # the write-ahead log is cut back to this after a checkpoint
 DEFAULT_READERS: Final = 4  # connections a file
+# Errors of the file or its disk, and what to do; any other is one of the statement, so ours.
+_HINTS: Final = {
+    "SQLITE_FULL": "free some disk space; nothing is lost, what was not written is asked for again",
+    "SQLITE_READONLY": "give the program the right to write to the file and to its folder",
+    "SQLITE_CANTOPEN": "check that the folder exists and that the program may read and write in it",
+    "SQLITE_CORRUPT": "the file is damaged: restore it, or move it away to have it built again",
+    "SQLITE_NOTADB": "the file is not a database: move it away to have it built again",
+    "SQLITE_BUSY": "another process is writing to the file; try again",
+    "SQLITE_IOERR": "the disk does not answer: look into the system's log",
+}
 _MIGRATION = re.compile(r"(\d{3})_[a-z0-9_]+\.sql")
 
 
 class Database:
     """An open file. Make one with `Database.open`, end it with `close`."""
 
-    def __init__(self, executor: Executor, writer: Connection, readers: Sequence[Connection]) -> None:
+    def __init__(
+        self, name: str, executor: Executor, writer: Connection, readers: Sequence[Connection]
+    ) -> None:
+        self._name = name
         self._executor = executor
         self._writer = writer
         self._write_lock = asyncio.Lock()
@@ -80,7 +93,7 @@ class Database:
             except sqlite3.Error as error:
                 for connection in connections:
                     connection.close()
-                raise StoreError(f"cannot open {path.name}: {error}") from error
+                raise _store_error(path.name, error) from error
             except StoreError:
                 for connection in connections:
                     connection.close()
@@ -89,10 +102,13 @@ class Database:
 
         loop = asyncio.get_running_loop()
         writer, opened = await loop.run_in_executor(executor, work)
-        return cls(executor, writer, opened)
+        return cls(path.name, executor, writer, opened)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in one write transaction; what it did is on disk when this answers, or undone."""
+        """Run `work` in one write transaction; what it did is on disk when this answers, or undone.
+
+        Raises `StoreError` where the file or its disk does not play along.
+        """
         async with self._write_lock:
             return await self._run(self._writer, "BEGIN IMMEDIATE", work)
 
@@ -139,6 +155,14 @@ class Database:
                 raise
             return result
 
+        try:
+            return await self._hop(connection, transaction)
+        except sqlite3.Error as error:
+            if _kind(error) in _HINTS:
+                raise _store_error(self._name, error) from error
+            raise
+
+    async def _hop(self, connection: Connection, transaction: Callable[[], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._executor, transaction)
         try:
             return await asyncio.shield(future)
@@ -147,6 +171,15 @@ class Database:
             with suppress(Exception):
                 await future
             raise
+
+
+def _kind(error: sqlite3.Error) -> str:
+    """Name an error without its extension: `SQLITE_IOERR_WRITE` is a `SQLITE_IOERR`."""
+    return "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+
+
+def _store_error(name: str, error: sqlite3.Error) -> StoreError:
+    return StoreError(f"cannot use {name}: {error}", hint=_HINTS.get(_kind(error), ""))
 
 
 def _connect(path: Path, prepare: Callable[[Connection], None] | None) -> Connection:

@@ -136,7 +136,8 @@ class SpacePool:
                 await place.close()
             finally:
                 async with self._changed:
-                    del self._places[space]
+                    if self._places.get(space) is place:
+                        del self._places[space]
                     self._changed.notify_all()
 
         if not place.closing:

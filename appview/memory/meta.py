@@ -7,7 +7,6 @@ stops: a wrong answer is worse than none.
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Final
 
 from appview.errors import StoreMismatch
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from lexicons.spaces import SpaceUri
 
 APPLICATION_ID: Final = 0x656E6772  # "engr", set by the first migration
-_WIDTH = re.compile(r"float\[(\d+)\]", re.ASCII)
 
 
 def check_owner(connection: Connection) -> None:
@@ -56,7 +54,7 @@ def check_indexes(connection: Connection, config: Config | None) -> None:
         found = index.key if index is not None else None
         if found != key:
             raise StoreMismatch(f"the file's {role} index is of {found}, its config says {key}")
-        if index is not None and _width(connection, index.table) != index.key.dims:
+        if index is not None and not index.fits_its_table(connection):
             raise StoreMismatch(f"the file's {role} index does not have {index.key.dims} dimensions")
 
 
@@ -98,9 +96,3 @@ def data_version(connection: Connection) -> int:
 def touch(connection: Connection) -> None:
     """Say that what a query can see has changed."""
     connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'data_version'")
-
-
-def _width(connection: Connection, table: str) -> int | None:
-    row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
-    match = _WIDTH.search(row[0]) if row is not None else None
-    return int(match[1]) if match is not None else None

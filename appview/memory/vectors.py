@@ -1,8 +1,9 @@
 """The vector indexes of a space: the only module that knows how vectors are laid out.
 
-An index is a `vec0` table with one row a fact: rowid = fact id, a float32 vector of length 1, L2
-distance. On vectors of length 1 the cosine is `1 - distance² / 2`, and equal vectors have distance 0
-exactly. An index holds usable vectors of one model only.
+An index has one row a fact: rowid = fact id, a float32 vector of length 1. It is a `vec0` table, or, for
+models wider than vec0 takes, a plain table that is read from end to end. The distance is L2: on vectors of
+length 1 the cosine is `1 - distance² / 2`, and equal vectors have distance 0 exactly. An index holds usable
+vectors of one model only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Role = Literal["active", "next"]
 ROLES: Final[tuple[Role, ...]] = ("active", "next")
 MAX_K: Final = 4_096  # sqlite-vec, the most neighbours a query may ask for
+MAX_VEC0_DIMS: Final = 8_192  # sqlite-vec, a vector column
 CHUNK_ROWS: Final = 1_024  # rows a chunk; larger chunks search faster and write no slower
 MAX_CHUNK_BYTES: Final = 8 * 1024 * 1024  # of one chunk's vectors: a wide model gets fewer rows a chunk
 CHUNK_STEP: Final = 8  # sqlite-vec, chunk_size must be a multiple of it
@@ -52,6 +54,18 @@ class VectorIndex:
         """Name of its table."""
         return f"facts_vec_{self.number}"
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether its model is wider than vec0 takes."""
+        return self.key.dims > MAX_VEC0_DIMS
+
+    @property
+    def column(self) -> str:
+        """Definition of its vector column."""
+        if self.is_wide:
+            return f"embedding BLOB NOT NULL CHECK (length(embedding) = {4 * self.key.dims})"
+        return f"embedding float[{self.key.dims}]"
+
     def insert(self, connection: Connection, rows: Iterable[tuple[int, bytes]]) -> None:
         """Add (fact id, float32 unit vector) rows."""
         connection.executemany(f"INSERT INTO {self.table} (rowid, embedding) VALUES (?, ?)", rows)  # noqa: S608
@@ -74,12 +88,24 @@ class VectorIndex:
         Parameters: the query vector (float32, length 1), k (at most `MAX_K`), then those of `allowed`, a
         query of fact ids that the search keeps to. Without one every fact is searched.
         """
+        if self.is_wide:
+            within = f" WHERE v.rowid IN ({allowed})" if allowed else ""
+            return (
+                "WITH q (vector, k) AS (VALUES (?, ?))"  # noqa: S608
+                " SELECT v.rowid, vec_distance_L2(v.embedding, q.vector) AS distance"
+                f" FROM q CROSS JOIN {self.table} AS v{within} ORDER BY distance LIMIT (SELECT k FROM q)"
+            )
         within = f" AND rowid IN ({allowed})" if allowed else ""
         return f"SELECT rowid, distance FROM {self.table} WHERE embedding MATCH ? AND k = ?{within}"  # noqa: S608
 
     def ids_sql(self) -> str:
         """Write the query for the ids of the facts it holds."""
-        return f"SELECT rowid FROM {self.table}_rowids"  # noqa: S608
+        return f"SELECT rowid FROM {self.table}{'' if self.is_wide else '_rowids'}"  # noqa: S608
+
+    def fits_its_table(self, connection: Connection) -> bool:
+        """Tell whether its table is there and as wide as its model."""
+        row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (self.table,)).fetchone()
+        return row is not None and self.column in row[0]
 
 
 def cosine(distance: float) -> float:
@@ -103,11 +129,13 @@ def create(connection: Connection, role: Role, key: ModelKey) -> VectorIndex:
     index = VectorIndex(
         next(number for number in (1, 2, 3) if number not in used), model_id(connection, key), key
     )
-    rows = min(CHUNK_ROWS, MAX_CHUNK_BYTES // (4 * key.dims)) // CHUNK_STEP * CHUNK_STEP
-    connection.execute(
-        f"CREATE VIRTUAL TABLE {index.table} USING vec0"
-        f" (embedding float[{key.dims}], chunk_size={max(CHUNK_STEP, rows)})"
-    )
+    if index.is_wide:
+        connection.execute(f"CREATE TABLE {index.table} (id INTEGER PRIMARY KEY, {index.column}) STRICT")
+    else:
+        rows = min(CHUNK_ROWS, MAX_CHUNK_BYTES // (4 * key.dims)) // CHUNK_STEP * CHUNK_STEP
+        connection.execute(
+            f"CREATE VIRTUAL TABLE {index.table} USING vec0 ({index.column}, chunk_size={rows})"
+        )
     connection.execute("INSERT INTO vector_indexes VALUES (?, ?, ?)", (role, index.number, index.model_id))
     return index
 

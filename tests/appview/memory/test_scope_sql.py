@@ -18,7 +18,9 @@ from lexicons.syntax import Did
 from tests.appview.memory.support import ALICE, BOB, NOW, File, commit, memory, put, space_file
 
 # Neighbours in sort order, wildcards of LIKE and GLOB, JSON and SQL syntax, NUL, more than one byte.
-SEGMENTS = st.sampled_from(["a", "a0", "a/b", "ab", "A", "%", "_", "*", "a.", "a-", '"', "'", "\0", "ä", "🌱"])
+SEGMENTS = st.sampled_from(
+    ["a", "a0", "a/b", "ab", "A", "%", "_", "*", "a.", "a-", '"', "'", "\0", "ä", "🌱"]
+)
 paths = st.lists(SEGMENTS, max_size=3).map(lambda segments: normalise_path("/" + "/".join(segments)))
 keys = st.sampled_from(["kind", "trust", "owner", "space", "k"])
 values = st.sampled_from(["1", "2", "", "a=b", "\0", "1\0", "'", str(ALICE), str(BOB)])
@@ -50,7 +52,7 @@ filters = st.builds(
 
 def select(file: File, condition: Condition) -> set[tuple[str, str]]:
     rows = file.connection.execute(
-        f"SELECT f.author, f.rkey FROM facts AS f WHERE f.invalidated_at IS NULL{condition.clause}",
+        f"SELECT f.author, f.rkey FROM facts AS f WHERE f.invalidated_at IS NULL{condition.clause}",  # noqa: S608
         condition.params,
     )
     return {tuple(row) for row in rows}

@@ -162,7 +162,9 @@ KEYS = st.sampled_from(["k", "j", "trust"])
 VALUES = st.sampled_from(["1", "2"])
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), st.sampled_from("xyz"), PATHS, st.lists(st.tuples(KEYS, VALUES), max_size=2)),
+        st.tuples(
+            st.just("put"), st.sampled_from("xyz"), PATHS, st.lists(st.tuples(KEYS, VALUES), max_size=2)
+        ),
         st.tuples(st.just("delete"), st.sampled_from("xyz")),
         st.tuples(st.just("give"), PATHS, KEYS, VALUES, st.booleans()),
         st.tuples(st.just("take"), PATHS, KEYS),

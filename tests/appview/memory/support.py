@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -86,7 +88,7 @@ def rev(number: int) -> str:
 def put(rkey: str, value: Memory | None = None, cid: str = "") -> Put:
     """Write a record; its CID is made from its value unless given."""
     value = value if value is not None else memory()
-    return Put(rkey, cid or f"bafy{abs(hash(value))}", value)
+    return Put(rkey, cid or f"bafy{sha256(repr(value).encode()).hexdigest()[:16]}", value)
 
 
 def refuse(rkey: str, reason: str = "blank") -> Refuse:
@@ -100,6 +102,36 @@ def delete(rkey: str) -> Delete:
 def commit(number: int, *changes: Change, author: Did = ALICE, complete: bool = False) -> RepoUpdate:
     """Make the update of one commit."""
     return RepoUpdate(author, rev(number), changes, data=f"bafydata{number}", complete=complete)
+
+
+def history(seed: int, length: int = 120) -> list[RepoUpdate]:
+    """Make the commits of one author: creates, updates and deletes of a few records."""
+    chance = random.Random(seed)
+    updates = []
+    for number in range(length):
+        changes: list[Change] = []
+        for rkey in chance.sample("abcdefgh", chance.randint(1, 4)):
+            if chance.random() < 0.3:
+                changes.append(delete(rkey))
+            else:
+                key = OTHER if chance.random() < 0.1 else OLD
+                path = chance.choice(["/", "/p", "/p/q", "/r"])
+                words = f"commit {number} " * chance.randint(1, 400)
+                changes.append(put(rkey, memory(words, path, f"k={number}", key=key, seed=number)))
+        updates.append(commit(number, *changes))
+    return updates
+
+
+def state_after(updates: Sequence[RepoUpdate]) -> dict[str, str]:
+    """Work out the (rkey, CID) of the author's repo after commits, the obvious way."""
+    records: dict[str, str] = {}
+    for update in updates:
+        for change in update.changes:
+            if isinstance(change, Delete):
+                records.pop(change.rkey, None)
+            else:
+                records[change.rkey] = change.cid
+    return records
 
 
 class File:

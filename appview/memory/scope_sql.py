@@ -32,11 +32,13 @@ _SUBTREE: Final = (
     " ON p.full_path > s.value || '/' AND p.full_path < s.value || '0')"
 )
 _OWNER: Final = "f.author IN (SELECT value FROM json_each(?))"
+# Attributes and labels are looked up once a statement, from their index, so a rare one costs next to nothing.
+# Asking fact by fact is cheaper only where a read stops early, and seven times dearer where it does not.
 _ATTRIBUTE: Final = (
-    "EXISTS (SELECT 1 FROM effective_tags AS e WHERE e.fact_id = f.id AND (e.key, e.value)"
-    " IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)))"
+    "f.id IN (SELECT e.fact_id FROM json_each(?) AS a CROSS JOIN effective_tags AS e"
+    " ON e.key = a.value ->> 0 AND e.value = a.value ->> 1)"
 )
-_LABEL: Final = "EXISTS (SELECT 1 FROM fact_labels AS l WHERE l.label = ? AND l.fact_id = f.id)"
+_LABEL: Final = "f.id IN (SELECT l.fact_id FROM fact_labels AS l WHERE l.label = ?)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,12 @@ async def test_an_older_commit_is_not_looked_at(store: SpaceStore) -> None:
     assert await texts(store) == ["newer"]
 
 
+async def test_a_commit_of_the_last_rev_is_not_looked_at_again(store: SpaceStore) -> None:
+    await store.apply([commit(1, put("a"))])
+    assert await store.apply([commit(1, put("b"))]) == Applied(unchanged=1)
+    assert set(await store.live(ALICE)) == {"a"}
+
+
 async def test_each_author_has_revs_of_its_own(store: SpaceStore) -> None:
     await store.apply([commit(9, put("a"))])
     assert await store.apply([commit(1, put("a"), author=BOB)]) == Applied(created=1)

@@ -239,16 +239,20 @@ async def test_a_change_of_the_config_that_fails_leaves_the_old_one(opening: Cal
 
 
 async def test_another_analysis_fills_the_keyword_index_again(opening: Callable[..., Any]) -> None:
-    class Upper(WordAnalyser):
+    class Shorter(WordAnalyser):
         def document(self, text: str, tags: Sequence[str], source: str | None) -> AnalysedDocument:
-            return AnalysedDocument(text.upper(), "", "", "again")
+            return AnalysedDocument(text.replace("words", ""), "", "", "again")
 
     await closed_file(opening)
-    store = await opening(analyser=Upper("words-2"))
-    found = await store.database.read(
-        lambda c: c.execute("SELECT rowid FROM facts_fts WHERE facts_fts MATCH 'again'").fetchall()
-    )
-    assert [row[0] for row in found] == [1]
+    store = await opening(analyser=Shorter("words-2"))
+
+    async def found(column: str, word: str) -> int:
+        sql = "SELECT count(*) FROM facts_fts WHERE facts_fts MATCH ?"
+        return await store.database.read(lambda c: c.execute(sql, (f"{column}:{word}",)).fetchone()[0])
+
+    assert await found("exact", "again") == 1
+    assert await found("text", "findable") == 1
+    assert await found("text", "words") == 0
     assert await store.check() == []
     await store.close()
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appview.memory import path_tags
+from appview.memory.apply import apply_updates
 from appview.memory.errors import InvalidPathTag
 from appview.memory.tags import PathTag, inherit, own_attributes
 from tests.appview.memory.support import ALICE, File, commit, delete, memory, put, space_file
@@ -92,6 +93,17 @@ def test_a_path_gives_its_attributes_to_what_is_below_it_now_and_later() -> None
         assert attributes(file, "beside") == {}
         assert path_tags.remove_tag(file.writer(), "/a", "k") is True
         assert attributes(file, "before") == attributes(file, "after") == {}
+
+
+def test_a_path_and_its_facts_can_change_in_one_transaction() -> None:
+    with space_file() as file:
+        writer = file.writer()
+        apply_updates(writer, [commit(1, put("before", memory("x", "/a")))])
+        path_tags.set_tag(writer, "/a", "k", "v", protected=False)
+        apply_updates(writer, [commit(2, put("after", memory("x", "/a")))])
+        assert attributes(file, "before") == attributes(file, "after") == {"k": "v"}
+        path_tags.set_tag(writer, "/a", "k", "w", protected=False)
+        assert attributes(file, "before") == attributes(file, "after") == {"k": "w"}
 
 
 def test_a_path_can_say_how_trusted_its_facts_are() -> None:

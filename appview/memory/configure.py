@@ -32,6 +32,7 @@ def configure(writer: Writer, config: Config | None) -> Outcome:
     """Bring indexes, facts and skipped records in line with a config."""
     connection, outcome = writer.connection, Outcome()
     write_config(connection, config)
+    writer.changed = True
     active = config.model if config is not None else None
     following = config.next if config is not None else None
     model_changed = active != (writer.active.key if writer.active is not None else None)

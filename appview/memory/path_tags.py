@@ -54,6 +54,7 @@ def check(path: str, key: str, value: str) -> None:
 
 def _hand_down(writer: Writer, path: str) -> None:
     """Work out again the attributes of the facts at and below a path."""
+    writer.changed = True
     writer.paths.forget_tags()
     connection = writer.connection
     below = path if path == "/" else path + "/"

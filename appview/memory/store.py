@@ -6,6 +6,7 @@ what a write did is on disk when it answers.
 
 from __future__ import annotations
 
+import asyncio
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -78,6 +79,7 @@ class SpaceStore:
         def prepare(connection: Connection) -> None:
             meta.check_owner(connection)
             vectors.prepare(connection)
+            connection.execute("PRAGMA secure_delete = ON")  # what was deleted is not left in unused pages
 
         def begin(connection: Connection) -> Config | None:
             meta.claim(connection, space)
@@ -114,7 +116,12 @@ class SpaceStore:
                 return None
             return configure(writer, config)
 
-        outcome = await self._write(work)
+        try:
+            outcome = await self._write(work)
+        except asyncio.CancelledError:
+            # It may have been too late to stop the transaction: the file knows.
+            self._config = await self.database.read(meta.read_config)
+            raise
         self._config = config
         if outcome is not None:
             log.info(
@@ -208,8 +215,10 @@ class SpaceStore:
 
     async def _write(self, work: Callable[[Writer], T]) -> T:
         def transaction(connection: Connection) -> T:
-            result = work(Writer(connection, self._analyser, self._clock()))
-            meta.touch(connection)
+            writer = Writer(connection, self._analyser, self._clock())
+            result = work(writer)
+            if writer.changed:
+                meta.touch(connection)
             return result
 
         return await self.database.write(transaction)

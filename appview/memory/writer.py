@@ -72,6 +72,7 @@ class Writer:
     def __init__(self, connection: Connection, analyser: Analyser, now: int) -> None:
         self.connection = connection
         self.now = now
+        self.changed = False  # whether a query can see what was done
         self.paths = PathTree(connection)
         self.active = vectors.find(connection, "active")
         self.building = vectors.find(connection, "next")
@@ -84,6 +85,7 @@ class Writer:
             return
         if self.active is None:
             raise AssertionError("a fact that fits without an active index")
+        self.changed = True
         next_id = self._last_id() + 1
         inserts, words, labels, own_tags, effective = [], [], [], [], []
         current, following = [], []
@@ -130,6 +132,9 @@ class Writer:
     def retire(self, fact_ids: Iterable[int]) -> None:
         """Take live facts out of everything that finds them; their rows stay as history."""
         ids = [(fact_id,) for fact_id in fact_ids]
+        if not ids:
+            return
+        self.changed = True
         many = self.connection.executemany
         labels = []
         for (fact_id,) in ids:
@@ -180,9 +185,13 @@ class Writer:
         self.paths.remove_unused({row[0] for row in gone})
         self.connection.execute("DELETE FROM skipped WHERE author = ?", (author,))
         self.connection.execute("DELETE FROM repos WHERE author = ?", (author,))
+        self.changed = True
 
-    def leave_out(self, skips: Iterable[Skip]) -> None:
+    def leave_out(self, skips: Sequence[Skip]) -> None:
         """Remember records that are not indexed, in place of what was remembered of them before."""
+        if not skips:
+            return
+        self.changed = True
         self.connection.executemany(
             "INSERT OR REPLACE INTO skipped (author, rkey, rev, cid, reason, detail, tags, record, at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -201,8 +210,11 @@ class Writer:
             ],
         )
 
-    def take_in(self, keys: Iterable[Key]) -> None:
+    def take_in(self, keys: Sequence[Key]) -> None:
         """Forget that records were left out."""
+        if not keys:
+            return
+        self.changed = True
         self.connection.executemany("DELETE FROM skipped WHERE author = ? AND rkey = ?", keys)
 
     def _last_id(self) -> int:

@@ -14,6 +14,7 @@ from lexicons.syntax import AtUri
 from tests.appview.memory.support import (
     ALICE,
     BOB,
+    CONFIG,
     NOW,
     OTHER,
     Clock,
@@ -26,6 +27,8 @@ from tests.appview.memory.support import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from appview.memory.store import SpaceStore
 
 
@@ -44,6 +47,10 @@ async def words(store: SpaceStore, word: str) -> list[int]:
         ).fetchall()
     )
     return [row[0] for row in found]
+
+
+def bytes_of(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 async def texts(store: SpaceStore) -> list[str]:
@@ -247,10 +254,30 @@ async def test_removing_an_author_leaves_nothing_of_them(store: SpaceStore) -> N
     assert await store.apply([commit(1, put("a"))]) == Applied(created=1)
 
 
-async def test_the_data_version_grows_with_each_change(store: SpaceStore) -> None:
+async def test_the_data_version_grows_when_a_query_can_see_a_change(store: SpaceStore) -> None:
     before = await store.data_version()
-    await store.apply([commit(1, put("a"))])
-    assert await store.data_version() == before + 1
+    for number, change in enumerate([put("a"), put("a", memory("b")), refuse("b"), delete("a"), delete("b")]):
+        await store.apply([commit(number, change)])
+        assert await store.data_version() == before + number + 1
+    await store.apply([commit(9)])
+    await store.apply([commit(1, put("c"))])
+    await store.configure(CONFIG)
+    assert await store.remove_path_tag("/", "k") is False
+    assert await store.data_version() == before + 5
+    await store.set_path_tag("/", "k", "v")
+    assert await store.data_version() == before + 6
+    await store.remove_author(ALICE)
+    assert await store.data_version() == before + 7
+
+
+async def test_deleted_text_does_not_stay_in_the_file(store: SpaceStore, path: Path) -> None:
+    await store.apply([commit(1, put("a", memory("Confidential Plan", "/Hidden/Path")), put("b"))])
+    await store.database.checkpoint()
+    assert b"Confidential Plan" in bytes_of(path)
+    await store.apply([commit(2, delete("a"))])
+    await store.database.checkpoint()
+    assert b"Confidential Plan" not in bytes_of(path)
+    assert b"Hidden" not in bytes_of(path)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MIGRATIONS: Final = files("appview.memory") / "migrations"
+READERS: Final = 3  # connections a file: questions on two cores and one long read
 NO_FILTERS: Final = Filters()
 log = structlog.get_logger("appview.memory")
 
@@ -86,7 +87,7 @@ class SpaceStore:
             refresh_keywords(connection, analyser)
             return meta.read_config(connection)
 
-        database = await Database.open(path, MIGRATIONS, executor, prepare=prepare)
+        database = await Database.open(path, MIGRATIONS, executor, readers=READERS, prepare=prepare)
         try:
             config = await database.write(begin)
         except BaseException:

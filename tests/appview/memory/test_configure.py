@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 
 from appview.memory import vectors
 from appview.memory.judge import embedding_for
+from appview.memory.meta import read_config
 from appview.memory.scope import EVERYTHING
 from appview.memory.store import SpaceStore
 from lexicons.configs import Config
@@ -318,3 +320,13 @@ def test_promoting_and_announcing_the_old_model_as_next_at_once(rows: int) -> No
         held = vectors.find(file.connection, "next")
         assert held is not None
         assert len(file.connection.execute(held.ids_sql()).fetchall()) == rows
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 50])
+async def test_a_change_that_is_cancelled_is_known_as_the_file_has_it(store: SpaceStore, turns: int) -> None:
+    changing = asyncio.create_task(store.configure(CHANGING))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    changing.cancel()
+    await asyncio.wait([changing])
+    assert store.config == await store.database.read(read_config)

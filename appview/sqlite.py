@@ -120,6 +120,16 @@ class Database:
         finally:
             self._idle.put_nowait(connection)
 
+    async def data_version(self) -> int:
+        """Read a number that changes when another process or connection has committed to the file, and not
+        when `write` has."""
+        async with self._write_lock:
+            loop = asyncio.get_running_loop()
+            rows = await loop.run_in_executor(
+                self._executor, lambda: self._writer.execute("PRAGMA data_version").fetchall()
+            )
+        return int(rows[0][0])
+
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file and cut it to nothing, where no reader holds it."""
         async with self._write_lock:

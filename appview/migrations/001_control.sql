@@ -1,6 +1,8 @@
 -- control.db: what the appview knows outside the memory of any one space.
 
--- Every space that a config record has declared. `config` is the record as JSON; NULL once it was deleted.
+-- Every space that a config record has declared or that the operator has admitted. `config` is the record as
+-- JSON; NULL before it is known and once it was deleted. `admitted` = 0: removed by the operator, and hidden
+-- until admitted again.
 CREATE TABLE spaces (
     uri         TEXT PRIMARY KEY,
     authority   TEXT NOT NULL,
@@ -8,6 +10,7 @@ CREATE TABLE spaces (
     config      TEXT,
     config_cid  TEXT,
     config_rev  TEXT,
+    admitted    INTEGER NOT NULL DEFAULT 1 CHECK (admitted IN (0, 1)),
     declared_at INTEGER NOT NULL          -- microseconds since 1970
 ) STRICT;
 CREATE INDEX spaces_by_authority ON spaces (authority);
@@ -58,13 +61,25 @@ CREATE TABLE casbin_rule (
     UNIQUE (ptype, v0, v1, v2, v3, v4, v5)
 ) STRICT;
 
+-- What holds in a space unless its rules say otherwise: everyone reads, members and the authority write, the
+-- authority governs. An operator may change these like any other rule.
+INSERT INTO casbin_rule (ptype, v0, v1, v2, v3, v4) VALUES
+    ('p', 'role:everyone',  '*', 'path:/*', 'read',   'allow'),
+    ('p', 'role:member',    '*', 'path:/*', 'read',   'allow'),
+    ('p', 'role:member',    '*', 'path:/*', 'write',  'allow'),
+    ('p', 'role:member',    '*', 'path:/*', 'delete', 'allow'),
+    ('p', 'role:authority', '*', 'path:/*', 'read',   'allow'),
+    ('p', 'role:authority', '*', 'path:/*', 'write',  'allow'),
+    ('p', 'role:authority', '*', 'path:/*', 'delete', 'allow'),
+    ('p', 'role:authority', '*', 'path:/*', 'admin',  'allow');
+
 CREATE TABLE audit (
     id     INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,              -- microseconds since 1970
     actor  TEXT NOT NULL,                 -- a DID, a token's name, or 'operator'
-    action TEXT NOT NULL,
-    before TEXT,
-    after  TEXT
+    action TEXT NOT NULL,                 -- what was asked for, such as 'member add'
+    before TEXT NOT NULL,                 -- JSON: what it took away
+    after  TEXT NOT NULL                  -- JSON: what it added
 ) STRICT;
 
 CREATE TABLE meta (

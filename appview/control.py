@@ -1,0 +1,389 @@
+"""control.db: what the appview knows outside the memory of any one space. All its SQL is here.
+
+Times are microseconds since 1970. Every method is one transaction. The command line and the server open the
+same file at once: `policy_version` and `data_version` tell one what the other has done.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from appview.sqlite import Database
+from lexicons.configs import Config
+from lexicons.spaces import SpaceUri
+from lexicons.syntax import Did
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from appview.sqlite import Connection, Row
+
+SyncState = Literal["pending", "synchronized", "desynchronized"]
+MembershipState = Literal["pending", "synced"]
+RULE_FIELDS: Final = 6  # v0 to v5 of casbin_rule
+READERS: Final = 2  # connections; reads here are short
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceRow:
+    """A space. `config` is None before its record is known and once it was deleted."""
+
+    uri: SpaceUri
+    authority: Did
+    kind: str
+    config: Config | None
+    config_cid: str | None
+    config_rev: str | None
+    declared_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepoRow:
+    """An account whose repo is followed. `data` is the CID of the MST root at `rev`."""
+
+    did: Did
+    updated_at: int
+    rev: str | None = None
+    data: str | None = None
+    status: str = "active"
+    pds: str | None = None
+    handle: str | None = None
+    sync_state: SyncState = "pending"
+    error: str | None = None
+    attempts: int = 0
+    retry_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Rule:
+    """An access rule as stored, in Casbin's shape. `appview.access.rules` says what it means."""
+
+    ptype: str
+    fields: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join((self.ptype, *self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One change of the rules: the ones it took away and the ones it added."""
+
+    at: int
+    actor: str
+    action: str
+    before: tuple[Rule, ...]
+    after: tuple[Rule, ...]
+
+
+class Control:
+    """An open control.db. Make one with `Control.open`, end it with `close`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, path: Path, executor: Executor) -> Self:
+        """Open or create the file; raise `StoreError` where it cannot be used."""
+        migrations = files("appview") / "migrations"
+        return cls(await Database.open(path, migrations, executor, readers=READERS))
+
+    async def close(self) -> None:
+        """Wait for what is running, then close."""
+        await self._database.close()
+
+    # Cursors
+
+    async def cursor(self, source: str) -> int | None:
+        """Read how far a source has been read, None where it never was."""
+        row = await self._one("SELECT position FROM cursors WHERE source = ?", source)
+        return None if row is None else int(row["position"])
+
+    async def cursors(self) -> dict[str, tuple[int, int]]:
+        """Read every source's position, and when it was written."""
+        rows = await self._all("SELECT source, position, updated_at FROM cursors ORDER BY source")
+        return {row["source"]: (row["position"], row["updated_at"]) for row in rows}
+
+    async def set_cursor(self, source: str, position: int, now: int) -> None:
+        """Note that everything of a source up to `position` is in the files it feeds."""
+        await self._change(
+            "INSERT INTO cursors (source, position, updated_at) VALUES (?, ?, ?) ON CONFLICT (source)"
+            " DO UPDATE SET position = excluded.position, updated_at = excluded.updated_at",
+            (source, position, now),
+        )
+
+    async def clear_cursor(self, source: str) -> None:
+        """Forget a source's position, so that it is read from wherever it starts."""
+        await self._change("DELETE FROM cursors WHERE source = ?", (source,))
+
+    # Spaces
+
+    async def spaces(self) -> list[SpaceRow]:
+        """List the spaces, oldest first, without those that the operator has removed."""
+        rows = await self._all("SELECT * FROM spaces WHERE admitted = 1 ORDER BY declared_at, uri")
+        return [_space(row) for row in rows]
+
+    async def space(self, uri: SpaceUri) -> SpaceRow | None:
+        """Find a space; one that the operator has removed is as absent as one never heard of."""
+        row = await self._one("SELECT * FROM spaces WHERE uri = ? AND admitted = 1", uri)
+        return None if row is None else _space(row)
+
+    async def put_space(self, row: SpaceRow) -> None:
+        """Insert or update a space. Whether it is admitted, and when it was first declared, stay."""
+        config = None if row.config is None else json.dumps(row.config.to_record(), ensure_ascii=False)
+        await self._change(
+            "INSERT INTO spaces (uri, authority, kind, config, config_cid, config_rev, declared_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uri) DO UPDATE SET config = excluded.config,"
+            " config_cid = excluded.config_cid, config_rev = excluded.config_rev",
+            (row.uri, row.authority, row.kind, config, row.config_cid, row.config_rev, row.declared_at),
+        )
+
+    async def admits(self, uri: SpaceUri, *, unknown: bool) -> bool:
+        """Tell whether a config record may make or change this space: not where the operator has removed it,
+        and `unknown` (registration is open) where it was never heard of."""
+        row = await self._one("SELECT admitted FROM spaces WHERE uri = ?", uri)
+        return unknown if row is None else bool(row["admitted"])
+
+    async def admit_space(self, uri: SpaceUri, now: int) -> bool:
+        """Let a space be here whether or not registration is open, and follow its authority. False where it
+        already was."""
+
+        def work(connection: Connection) -> bool:
+            row = connection.execute("SELECT admitted FROM spaces WHERE uri = ?", (uri,)).fetchone()
+            if row is not None and row["admitted"]:
+                return False
+            connection.execute(
+                "INSERT INTO spaces (uri, authority, kind, declared_at) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (uri) DO UPDATE SET admitted = 1",
+                (uri, uri.authority, uri.space_kind, now),
+            )
+            connection.execute(
+                "INSERT INTO repos (did, updated_at) VALUES (?, ?) ON CONFLICT (did)"
+                " DO UPDATE SET sync_state = 'pending', retry_at = NULL, updated_at = excluded.updated_at",
+                (uri.authority, now),
+            )
+            connection.execute("UPDATE memberships SET state = 'pending' WHERE space = ?", (uri,))
+            return True
+
+        return await self._database.write(work)
+
+    async def remove_space(self, uri: SpaceUri, now: int) -> bool:
+        """Hide a space and refuse it until it is admitted again. False where it already was removed."""
+
+        def work(connection: Connection) -> bool:
+            return (
+                connection.execute(
+                    "INSERT INTO spaces (uri, authority, kind, admitted, declared_at) VALUES (?, ?, ?, 0, ?)"
+                    " ON CONFLICT (uri) DO UPDATE SET admitted = 0 WHERE admitted = 1",
+                    (uri, uri.authority, uri.space_kind, now),
+                ).rowcount
+                > 0
+            )
+
+        return await self._database.write(work)
+
+    # Repos
+
+    async def repos(self) -> list[RepoRow]:
+        """List the accounts that are followed, by DID."""
+        return [_repo(row) for row in await self._all("SELECT * FROM repos ORDER BY did")]
+
+    async def repo(self, did: Did) -> RepoRow | None:
+        """Find an account that is followed."""
+        row = await self._one("SELECT * FROM repos WHERE did = ?", did)
+        return None if row is None else _repo(row)
+
+    async def put_repos(self, rows: Sequence[RepoRow]) -> None:
+        """Insert or replace the rows of these accounts, all or none."""
+        values = [
+            (
+                row.did,
+                row.rev,
+                row.data,
+                row.status,
+                row.pds,
+                row.handle,
+                row.sync_state,
+                row.error,
+                row.attempts,
+                row.retry_at,
+                row.updated_at,
+            )
+            for row in rows
+        ]
+        await self._database.write(
+            lambda connection: connection.executemany(
+                "INSERT OR REPLACE INTO repos (did, rev, data, status, pds, handle, sync_state, error,"
+                " attempts, retry_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+        )
+
+    async def delete_repo(self, did: Did) -> None:
+        """Forget an account and what it had filled."""
+
+        def work(connection: Connection) -> None:
+            connection.execute("DELETE FROM repos WHERE did = ?", (did,))
+            connection.execute("DELETE FROM memberships WHERE did = ?", (did,))
+
+        await self._database.write(work)
+
+    # Memberships
+
+    async def memberships(self) -> dict[tuple[SpaceUri, Did], MembershipState]:
+        """Tell which (space, author) pairs are to be filled, or have been, from the author's whole repo."""
+        rows = await self._all("SELECT space, did, state FROM memberships")
+        return {(SpaceUri(row["space"]), Did(row["did"])): row["state"] for row in rows}
+
+    async def put_membership(self, space: SpaceUri, did: Did, state: MembershipState) -> None:
+        """Note the state of a pair."""
+        await self._change(
+            "INSERT INTO memberships (space, did, state) VALUES (?, ?, ?)"
+            " ON CONFLICT (space, did) DO UPDATE SET state = excluded.state",
+            (space, did, state),
+        )
+
+    async def delete_membership(self, space: SpaceUri, did: Did) -> None:
+        """Forget a pair."""
+        await self._change("DELETE FROM memberships WHERE space = ? AND did = ?", (space, did))
+
+    # Rules
+
+    async def rules(self) -> tuple[int, list[Rule]]:
+        """Read the policy version and the rules of that version, in the order they were added."""
+        return await self._database.read(lambda connection: (_version(connection), _rules(connection)))
+
+    async def change_rules(
+        self,
+        add: Iterable[Rule],
+        remove: Iterable[Rule] = (),
+        *,
+        actor: str,
+        action: str,
+        now: int,
+        check: Callable[[Sequence[Rule]], object] | None = None,
+    ) -> int:
+        """Remove and add rules in one transaction and return the policy version.
+
+        `check` gets the rules as they would be and refuses the whole change by raising. What is there already
+        is not added, what is not there not removed; a change that does nothing leaves no trace.
+        """
+        wanted, unwanted = dict.fromkeys(add), dict.fromkeys(remove)
+
+        def work(connection: Connection) -> int:
+            present = dict.fromkeys(_rules(connection))
+            before = [rule for rule in unwanted if rule in present and rule not in wanted]
+            after = [rule for rule in wanted if rule not in present]
+            if not before and not after:
+                return _version(connection)
+            if check is not None:
+                gone = frozenset(before)
+                check([*(rule for rule in present if rule not in gone), *after])
+            columns = ", ".join(f"v{number}" for number in range(RULE_FIELDS))
+            matches = " AND ".join(f"v{number} = ?" for number in range(RULE_FIELDS))
+            connection.executemany(
+                f"DELETE FROM casbin_rule WHERE ptype = ? AND {matches}",  # noqa: S608 - column names only
+                [_columns(rule) for rule in before],
+            )
+            connection.executemany(
+                f"INSERT INTO casbin_rule (ptype, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                [_columns(rule) for rule in after],
+            )
+            connection.execute(
+                "INSERT INTO audit (at, actor, action, before, after) VALUES (?, ?, ?, ?, ?)",
+                (now, actor, action, _dump(before), _dump(after)),
+            )
+            version = _version(connection) + 1
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'policy_version'", (str(version),))
+            return version
+
+        return await self._database.write(work)
+
+    async def policy_version(self) -> int:
+        """Read the number that grows with every change of the rules."""
+        return await self._database.read(_version)
+
+    async def data_version(self) -> int:
+        """Read a number that changes when another process has changed anything in this file."""
+        return await self._database.data_version()
+
+    async def audit(self, limit: int) -> list[AuditRow]:
+        """List the last changes of the rules, newest first."""
+        rows = await self._all("SELECT * FROM audit ORDER BY id DESC LIMIT ?", limit)
+        return [
+            AuditRow(row["at"], row["actor"], row["action"], _load(row["before"]), _load(row["after"]))
+            for row in rows
+        ]
+
+    async def _all(self, sql: str, *values: Any) -> list[Row]:
+        return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
+
+    async def _one(self, sql: str, *values: Any) -> Row | None:
+        rows = await self._all(sql, *values)
+        return rows[0] if rows else None
+
+    async def _change(self, sql: str, values: Sequence[Any]) -> None:
+        await self._database.write(lambda connection: connection.execute(sql, values))
+
+
+def _space(row: Row) -> SpaceRow:
+    config = None if row["config"] is None else Config.from_record(json.loads(row["config"]))
+    return SpaceRow(
+        SpaceUri(row["uri"]),
+        Did(row["authority"]),
+        row["kind"],
+        config,
+        row["config_cid"],
+        row["config_rev"],
+        row["declared_at"],
+    )
+
+
+def _repo(row: Row) -> RepoRow:
+    return RepoRow(
+        did=Did(row["did"]),
+        updated_at=row["updated_at"],
+        rev=row["rev"],
+        data=row["data"],
+        status=row["status"],
+        pds=row["pds"],
+        handle=row["handle"],
+        sync_state=row["sync_state"],
+        error=row["error"],
+        attempts=row["attempts"],
+        retry_at=row["retry_at"],
+    )
+
+
+def _version(connection: Connection) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'policy_version'").fetchone()
+    return int(row["value"])
+
+
+def _rules(connection: Connection) -> list[Rule]:
+    rows = connection.execute("SELECT ptype, v0, v1, v2, v3, v4, v5 FROM casbin_rule ORDER BY id")
+    rules = []
+    for ptype, *values in rows:
+        while values and not values[-1]:
+            values.pop()
+        rules.append(Rule(ptype, tuple(values)))
+    return rules
+
+
+def _columns(rule: Rule) -> tuple[str, ...]:
+    if not rule.fields or len(rule.fields) > RULE_FIELDS or not all(rule.fields):
+        raise ValueError(f"a rule has 1 to {RULE_FIELDS} fields, none empty: {rule}")
+    return (rule.ptype, *rule.fields, *("",) * (RULE_FIELDS - len(rule.fields)))
+
+
+def _dump(rules: Iterable[Rule]) -> str:
+    return json.dumps([[rule.ptype, *rule.fields] for rule in rules], ensure_ascii=False)
+
+
+def _load(text: str) -> tuple[Rule, ...]:
+    return tuple(Rule(ptype, tuple(fields)) for ptype, *fields in json.loads(text))

@@ -1,0 +1,351 @@
+"""The appview's settings: each is declared once; flags, environment, file and documentation follow from that.
+
+A flag beats an `ENGRAM_*` variable, that beats the TOML file, that beats the default. What is unknown or out
+of range is a `ConfigurationError` that names the place it came from; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from appview.errors import ConfigurationError
+from lexicons.syntax import Did
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+APPLICATION: Final = "garden-engram"  # name of the folder inside the platform's data and config folders
+PREFIX: Final = "ENGRAM_"
+CONFIG_VARIABLE: Final = "ENGRAM_CONFIG"  # names the TOML file
+TYPO_SIMILARITY: Final = 0.8  # difflib ratio from which an unknown variable is taken for a misspelt one
+MAX_PORT: Final = 65_535
+MAX_OPEN_SPACES: Final = 10_000  # each costs several file descriptors and page caches
+
+Registration = Literal["open", "closed"]
+LogFormat = Literal["json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: how it is called, what it takes, and what it is for."""
+
+    name: str
+    kind: str
+    default: str
+    description: str
+    parse: Callable[[object], Any]
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be text that is not empty")
+    return value.strip()
+
+
+def _folder(value: object) -> Path:
+    return Path(_text(value)).expanduser().absolute()
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {
+        "true": True,
+        "1": True,
+        "yes": True,
+        "on": True,
+        "false": False,
+        "0": False,
+        "no": False,
+        "off": False,
+    }
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    raise ValueError("must be true or false")
+
+
+def _number(low: int, high: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value.strip().lower() not in choices:
+            raise ValueError("must be " + " or ".join(choices))
+        return value.strip().lower()
+
+    return parse
+
+
+def _url(*schemes: str, bare: bool) -> Callable[[object], str]:
+    """Take a URL of one of the schemes; `bare`: with neither path nor query."""
+
+    def parse(value: object) -> str:
+        text = _text(value)
+        try:
+            parts = urlsplit(text)
+            host, _ = parts.hostname, parts.port
+        except ValueError as error:
+            raise ValueError(f"is not a URL ({error})") from None
+        if parts.scheme not in schemes or not host or re.search(r"\s", text):
+            raise ValueError("must be a URL that starts with " + " or ".join(f"{s}://" for s in schemes))
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("must not hold a user name or password")
+        if parts.fragment or (bare and (parts.query or parts.path not in ("", "/"))):
+            raise ValueError("must be a URL without " + ("path, query or fragment" if bare else "fragment"))
+        return text.rstrip("/") if bare else text
+
+    return parse
+
+
+def _urls(*schemes: str) -> Callable[[object], tuple[str, ...]]:
+    one = _url(*schemes, bare=False)
+
+    def parse(value: object) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = [item for item in re.split(r"[\s,]+", value) if item]
+        if not isinstance(value, list | tuple):
+            raise ValueError("must be a URL or a list of URLs")
+        return tuple(dict.fromkeys(one(item) for item in value))
+
+    return parse
+
+
+def _setting(
+    default: Any, kind: str, parse: Callable[[object], Any], description: str, *, shown: str = ""
+) -> Any:
+    metadata = {"kind": kind, "parse": parse, "description": description, "shown": shown}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def default_data_folder() -> Path:
+    """Name the folder for an appview's databases on this platform."""
+    return platformdirs.user_data_path(APPLICATION) / "appview"
+
+
+def default_config_file() -> Path:
+    """Name the TOML file that is read where it exists and no other is named."""
+    return platformdirs.user_config_path(APPLICATION) / "appview.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an appview runs with."""
+
+    source: tuple[str, ...] = _setting(
+        (),
+        "URLs",
+        _urls("wss", "ws", "https", "http"),
+        "Where records come from: the relays or PDSs whose firehose is followed. Several are separated by"
+        " spaces in the environment, are a list in the file, and repeat the flag.",
+        shown="none; `serve` needs at least one",
+    )
+    data: Path = _setting(
+        default_data_folder,
+        "folder",
+        _folder,
+        "Folder of the databases. One running appview a folder.",
+        shown="`garden-engram/appview` in the platform's data folder",
+    )
+    host: str = _setting("127.0.0.1", "address", _text, "Address to listen on.")
+    port: int = _setting(
+        8420, "number", _number(0, MAX_PORT), "Port to listen on; 0 takes any that is free and prints it."
+    )
+    public_url: str | None = _setting(
+        None,
+        "URL",
+        _url("https", "http", bare=True),
+        "Address under which others reach this service. The service's DID is made from it.",
+        shown="none; the DID is that of `localhost` and the port",
+    )
+    plc_url: str = _setting(
+        "https://plc.directory",
+        "URL",
+        _url("https", "http", bare=True),
+        "The did:plc directory that is asked for keys and hosts of accounts.",
+    )
+    allow_loopback: bool = _setting(
+        False,
+        "true or false",
+        _flag,
+        "Let directory, PDSs and sources be on this machine, and without TLS. For development and tests.",
+    )
+    registration: Registration = _setting(
+        "open",
+        "open or closed",
+        _one_of("open", "closed"),
+        "Which config records make a space: everybody's, or only those of spaces that were added by"
+        " `engram-appview space add`.",
+    )
+    embedder: str | None = _setting(
+        None,
+        "embedder",
+        _text,
+        "Model that turns the words of a query into a vector, so that a client may send words alone. Spaces"
+        " of another model are then searched by keyword.",
+        shown="none; queries without a vector are searched by keyword",
+    )
+    log_format: LogFormat = _setting(
+        "console", "json or console", _one_of("json", "console"), "How log lines are written to stderr."
+    )
+    log_level: LogLevel = _setting(
+        "info",
+        "debug, info, warning or error",
+        _one_of("debug", "info", "warning", "error"),
+        "The least important lines that are written.",
+    )
+    max_open_spaces: int = _setting(
+        64,
+        "number",
+        _number(1, MAX_OPEN_SPACES),
+        "How many spaces' files are open at once. Others are opened when they are needed.",
+    )
+
+    @classmethod
+    def load(
+        cls,
+        flags: Mapping[str, object] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        config_file: Path | None = None,
+    ) -> Self:
+        """Gather the settings from flags (by field name; None and () mean not given), environment and file.
+
+        Raises `ConfigurationError`.
+        """
+        environ = os.environ if environ is None else environ
+        _refuse_misspelt(environ)
+        path, must_exist = _config_path(config_file, environ)
+        document = _read_file(path, must_exist=must_exist)
+        values: dict[str, Any] = {}
+        for setting in SETTINGS:
+            given = (flags or {}).get(setting.name)
+            if given is not None and given != ():
+                values[setting.name] = _parse(setting, given, setting.flag)
+            elif environ.get(setting.variable, "").strip():
+                values[setting.name] = _parse(setting, environ[setting.variable], setting.variable)
+            elif setting.name in document:
+                values[setting.name] = _parse(setting, document[setting.name], f"{path}: {setting.name}")
+        return cls(**values)
+
+    @property
+    def service_did(self) -> Did:
+        """The DID of this service: `did:web:` and the host of its public address."""
+        if self.public_url is None:
+            return Did(f"did:web:localhost%3A{self.port}")
+        parts = urlsplit(self.public_url)
+        return Did(f"did:web:{parts.hostname}" + (f"%3A{parts.port}" if parts.port else ""))
+
+    @property
+    def control_file(self) -> Path:
+        """The database of spaces, repos and rules."""
+        return self.data / "control.db"
+
+    @property
+    def spaces_folder(self) -> Path:
+        """The folder with one file a space."""
+        return self.data / "spaces"
+
+
+def _declarations() -> tuple[Setting, ...]:
+    settings = []
+    for field in dataclasses.fields(Settings):
+        about = field.metadata
+        shown = (
+            about["shown"] or f"`{str(field.default).lower() if field.default is False else field.default}`"
+        )
+        settings.append(Setting(field.name, about["kind"], shown, about["description"], about["parse"]))
+    return tuple(settings)
+
+
+SETTINGS: Final = _declarations()
+
+
+def _parse(setting: Setting, value: object, place: str) -> Any:
+    try:
+        return setting.parse(value)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{place} {error}, got {_shown(value)}", hint=f"{setting.name}: {setting.description}"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _refuse_misspelt(environ: Mapping[str, str]) -> None:
+    """Refuse a variable that is nearly one of ours: `ENGRAM_REGISTRATON=closed` must not leave the door open.
+
+    Other `ENGRAM_*` variables belong to other programs, such as the publisher.
+    """
+    known = {setting.variable.removeprefix(PREFIX): setting.variable for setting in SETTINGS}
+    known[CONFIG_VARIABLE.removeprefix(PREFIX)] = CONFIG_VARIABLE
+    for name in sorted(environ):
+        rest = name.upper().removeprefix(PREFIX)
+        if not name.upper().startswith(PREFIX) or name in known.values():
+            continue
+        near = difflib.get_close_matches(rest, known, n=1, cutoff=TYPO_SIMILARITY)
+        if near:
+            raise ConfigurationError(
+                f"{name} is not a setting", hint=f"did you mean {known[near[0]]}? Unset it if not"
+            )
+
+
+def _config_path(config_file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
+    if config_file is not None:
+        return config_file, True
+    if named := environ.get(CONFIG_VARIABLE, "").strip():
+        return Path(named).expanduser(), True
+    return default_config_file(), False
+
+
+def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if must_exist:
+            raise ConfigurationError(
+                f"there is no file {path}", hint=f"see --config and {CONFIG_VARIABLE}"
+            ) from None
+        return {}
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
+        raise ConfigurationError(f"cannot read {path}: {error}", hint="it must be a TOML file") from None
+    known = [setting.name for setting in SETTINGS]
+    for key in document:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "known are: " + ", ".join(known)
+            raise ConfigurationError(f"{path}: {key} is not a setting", hint=hint)
+    return document

@@ -81,6 +81,20 @@ class AuditRow:
     after: tuple[Rule, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RulesChange:
+    """What a change of the rules did; `version` is the policy version after it."""
+
+    version: int
+    added: tuple[Rule, ...] = ()
+    removed: tuple[Rule, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is different now."""
+        return bool(self.added or self.removed)
+
+
 class Control:
     """An open control.db. Make one with `Control.open`, end it with `close`."""
 
@@ -267,20 +281,20 @@ class Control:
         action: str,
         now: int,
         check: Callable[[Sequence[Rule]], object] | None = None,
-    ) -> int:
-        """Remove and add rules in one transaction and return the policy version.
+    ) -> RulesChange:
+        """Remove and add rules in one transaction.
 
         `check` gets the rules as they would be and refuses the whole change by raising. What is there already
         is not added, what is not there not removed; a change that does nothing leaves no trace.
         """
         wanted, unwanted = dict.fromkeys(add), dict.fromkeys(remove)
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> RulesChange:
             present = dict.fromkeys(_rules(connection))
             before = [rule for rule in unwanted if rule in present and rule not in wanted]
             after = [rule for rule in wanted if rule not in present]
             if not before and not after:
-                return _version(connection)
+                return RulesChange(_version(connection))
             if check is not None:
                 gone = frozenset(before)
                 check([*(rule for rule in present if rule not in gone), *after])
@@ -300,7 +314,7 @@ class Control:
             )
             version = _version(connection) + 1
             connection.execute("UPDATE meta SET value = ? WHERE key = 'policy_version'", (str(version),))
-            return version
+            return RulesChange(version, tuple(after), tuple(before))
 
         return await self._database.write(work)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from appview.control import Control, RepoRow, Rule, SpaceRow
+from appview.control import Control, RepoRow, Rule, RulesChange, SpaceRow
 from appview.errors import StoreError, StoreMismatch
 from lexicons.configs import Config
 from lexicons.models import ModelKey
@@ -176,8 +176,9 @@ class TestRules:
 
     async def test_change_is_recorded_with_who_when_before_and_after(self, control: Control) -> None:
         await control.change_rules([READ], actor="operator", action="policy add", now=7)
-        version = await control.change_rules([WRITE], [READ], actor=str(ALICE), action="policy change", now=8)
-        assert version == 3 == await control.policy_version()
+        change = await control.change_rules([WRITE], [READ], actor=str(ALICE), action="policy change", now=8)
+        assert change == RulesChange(3, added=(WRITE,), removed=(READ,))
+        assert change.version == await control.policy_version()
         assert (await control.rules())[1][-1] == WRITE
         newest, oldest = await control.audit(10)
         assert (newest.at, newest.actor, newest.action) == (8, str(ALICE), "policy change")
@@ -186,9 +187,11 @@ class TestRules:
         assert await control.audit(1) == [newest]
 
     async def test_change_that_does_nothing_leaves_no_trace(self, control: Control) -> None:
-        version = await control.change_rules([READ], actor="operator", action="add", now=1)
-        assert await control.change_rules([READ], [WRITE], actor="operator", action="add", now=2) == version
-        assert await control.change_rules([READ], [READ], actor="operator", action="add", now=2) == version
+        version = (await control.change_rules([READ], actor="operator", action="add", now=1)).version
+        for removed in (WRITE, READ):
+            change = await control.change_rules([READ], [removed], actor="operator", action="add", now=2)
+            assert change == RulesChange(version)
+            assert not change.changed
         assert len(await control.audit(10)) == 1
 
     async def test_refused_change_changes_nothing(self, control: Control) -> None:
@@ -217,8 +220,8 @@ class TestRules:
 
 class TestAnotherProcess:
     async def test_its_rules_are_seen(self, control: Control, other: Control) -> None:
-        version = await other.change_rules([READ], actor="operator", action="add", now=1)
-        assert await control.policy_version() == version
+        change = await other.change_rules([READ], actor="operator", action="add", now=1)
+        assert await control.policy_version() == change.version
         assert READ in (await control.rules())[1]
 
     async def test_data_version_moves_with_its_writes_and_not_with_ours(

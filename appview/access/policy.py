@@ -1,0 +1,185 @@
+"""All rules of one version, ready to be asked: a pure function from rules to what a subject may do.
+
+Invariants: what a `Policy` answers is what Casbin's enforcer answers for the same rules; nothing here changes
+after construction; no cycle of roles, and no chain of them that Casbin would not follow to its end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from appview.access.errors import InvalidPolicy
+from appview.access.rules import Grant, Permission, Statement, parse_rule
+from appview.access.subjects import EVERYONE, Account, Action, Role, Subject
+from appview.memory.scope import NOTHING, Attribute, Exact, Pattern, Scope, Subtree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from appview.control import Rule
+    from lexicons.spaces import SpaceUri
+    from lexicons.syntax import Did
+
+# Casbin's role manager follows 9 links from a subject (its limit of 10 counts the subject itself). One is
+# the subject's own, 8 are left between roles.
+MAX_ROLE_LINKS: Final = 8
+
+Grantee = Subject | Role
+
+
+class Policy:
+    """The rules of one version. Raises `InvalidRule` or `InvalidPolicy` where they cannot be followed."""
+
+    def __init__(self, version: int, rules: Iterable[Rule], known: Policy | None = None) -> None:
+        """Read the rules; those that `known` has read already are taken from there."""
+        read = {} if known is None else known.statements
+        self.version = version
+        self.statements: dict[Rule, Statement] = {rule: read.get(rule) or parse_rule(rule) for rule in rules}
+        self._permissions: dict[tuple[Grantee, SpaceUri | None, Action], list[Permission]] = defaultdict(list)
+        self._roles: dict[tuple[Grantee, SpaceUri | None], list[Role]] = defaultdict(list)
+        self._grants: dict[SpaceUri | None, list[Grant]] = defaultdict(list)
+        self._named: dict[SpaceUri | None, set[Account]] = defaultdict(set)
+        for statement in self.statements.values():
+            match statement:
+                case Permission(grantee, space, _, action):
+                    self._permissions[grantee, space, action].append(statement)
+                case Grant(grantee, role, space):
+                    self._roles[grantee, space].append(role)
+                    self._grants[space].append(statement)
+            if isinstance(grantee, Account):
+                self._named[space].add(grantee)
+        _check_roles(self._grants)
+
+    def roles(self, subject: Subject, space: SpaceUri) -> frozenset[Role]:
+        """Find all roles that a subject has in a space, given and inherited."""
+        found: dict[Role, None] = {EVERYONE: None}
+        waiting: list[Grantee] = [subject, EVERYONE]
+        while waiting:
+            holder = waiting.pop()
+            for where in (space, None):
+                for role in self._roles.get((holder, where), ()):
+                    if role not in found:
+                        found[role] = None
+                        waiting.append(role)
+        return frozenset(found)
+
+    def scope(self, subject: Subject, space: SpaceUri, action: Action) -> Scope:
+        """Compile what a subject may act on in a space."""
+        allow: set[Pattern] = set()
+        deny: set[Pattern] = set()
+        for permission in self._relevant(subject, space, action):
+            (allow if permission.allow else deny).add(permission.pattern)
+        return _compact(allow, deny)
+
+    def deciding(
+        self, subject: Subject, space: SpaceUri, action: Action, path: str, attributes: Mapping[str, str]
+    ) -> list[Permission]:
+        """Find the rules that decide: those that deny, or, where there are none, those that allow."""
+        matching = [
+            permission
+            for permission in self._relevant(subject, space, action)
+            if permission.pattern.covers(path, attributes)
+        ]
+        return [permission for permission in matching if not permission.allow] or matching
+
+    def writers(self, space: SpaceUri) -> frozenset[Did]:
+        """Find the accounts that rules name, alone or in a role, and that may write something in the space.
+
+        Where everyone may write, that is still only those that are named.
+        """
+        named = self._named.get(space, set()) | self._named.get(None, set())
+        return frozenset(
+            account.did for account in named if not self.scope(account, space, "write").is_nothing
+        )
+
+    def holders(self, role: Role, space: SpaceUri) -> list[Did]:
+        """List the accounts that were given a role in this very space, by DID."""
+        return sorted(
+            grant.grantee.did
+            for grant in self._grants.get(space, ())
+            if grant.role == role and isinstance(grant.grantee, Account)
+        )
+
+    def _relevant(self, subject: Subject, space: SpaceUri, action: Action) -> Iterator[Permission]:
+        for grantee in (subject, *self.roles(subject, space)):
+            for where in (space, None):
+                yield from self._permissions.get((grantee, where, action), ())
+
+
+def _compact(allow: set[Pattern], deny: set[Pattern]) -> Scope:
+    """Leave out what changes nothing: what a subtree of the same side holds, and what is denied whole."""
+    allowed, denied = _without_covered(allow), _without_covered(deny)
+    forbidden = {pattern.path for pattern in denied if isinstance(pattern, Subtree)}
+    allowed = {p for p in allowed if not (_is_inside(p, forbidden) or p in denied)}
+    if not allowed:
+        return NOTHING
+    return Scope(frozenset(allowed), frozenset(denied))
+
+
+def _without_covered(patterns: set[Pattern]) -> set[Pattern]:
+    subtrees = {pattern.path for pattern in patterns if isinstance(pattern, Subtree)}
+    if "/" in subtrees:
+        return {Subtree("/")}
+    return {p for p in patterns if not _is_inside(p, subtrees, itself=not isinstance(p, Subtree))}
+
+
+def _is_inside(pattern: Pattern, subtrees: set[str], *, itself: bool = True) -> bool:
+    """Tell whether one of the subtrees holds all that the pattern does; `itself`: its own path counts."""
+    match pattern:
+        case Attribute():
+            return "/" in subtrees
+        case Exact(path) | Subtree(path):
+            if itself and path in subtrees:
+                return True
+            while path != "/":
+                path = path.rpartition("/")[0] or "/"
+                if path in subtrees:
+                    return True
+            return False
+
+
+def _check_roles(grants: Mapping[SpaceUri | None, Sequence[Grant]]) -> None:
+    """Refuse roles that go in a circle, or further than Casbin follows, in any one space."""
+    links = {
+        space: [(grant.grantee, grant.role) for grant in given if isinstance(grant.grantee, Role)]
+        for space, given in grants.items()
+    }
+    everywhere = links.get(None, [])
+    for space, here in links.items():
+        if here:
+            _check_chains(here if space is None else [*everywhere, *here])
+
+
+def _check_chains(links: Sequence[tuple[Role, Role]]) -> None:
+    """Walk the roles from those that nothing leads to, in topological order, measuring the longest way."""
+    following: dict[Role, list[Role]] = defaultdict(list)
+    incoming: dict[Role, int] = defaultdict(int)
+    for holder, role in links:
+        following[holder].append(role)
+        incoming[role] += 1
+    length = {role: 0 for role in following if not incoming[role]}
+    before: dict[Role, Role] = {}
+    waiting = list(length)
+    while waiting:
+        holder = waiting.pop()
+        for role in following.get(holder, ()):
+            if length[holder] + 1 > length.get(role, 0):
+                length[role] = length[holder] + 1
+                before[role] = holder
+            incoming[role] -= 1
+            if not incoming[role]:
+                waiting.append(role)
+    if circle := sorted(str(role) for role, count in incoming.items() if count):
+        shown = ", ".join(circle[:5]) + (", ..." if len(circle) > 5 else "")
+        raise InvalidPolicy(f"roles go in a circle: {shown}", hint="remove one of the grants between them")
+    longest = max(length, key=lambda role: length[role])
+    if length[longest] > MAX_ROLE_LINKS:
+        chain = [longest]
+        while chain[-1] in before:
+            chain.append(before[chain[-1]])
+        raise InvalidPolicy(
+            f"a chain of {length[longest]} grants between roles, at most {MAX_ROLE_LINKS} are followed: "
+            + " < ".join(str(role) for role in reversed(chain)),
+            hint="grant the inner role directly",
+        )

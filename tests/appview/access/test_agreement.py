@@ -1,0 +1,143 @@
+"""The compiled scope, Casbin's `enforce` and a plain oracle agree on every question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, get_args
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from appview.access.enforcer import Enforcer
+from appview.access.errors import InvalidPolicy
+from appview.access.policy import Policy
+from appview.access.subjects import Account, Action, Anonymous, Subject, Token
+from appview.control import Rule
+from lexicons.spaces import SpaceUri
+from lexicons.syntax import Did
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DIDS: Final = [Did("did:plc:" + letter * 24) for letter in "abc"]
+SPACES: Final = [SpaceUri.public(did) for did in DIDS[:2]]
+SUBJECTS: Final[list[Subject]] = [*map(Account, DIDS), Token("ci"), Anonymous()]
+ROLES: Final = ["role:everyone", "role:member", "role:reader", "role:x", "role:y"]
+SEGMENTS: Final = ["a", "b", "ab", "A", "\u00e9", "..", "a b", "*", "%2f", "self"]
+ATTRIBUTES: Final = [("kind", "x"), ("kind", "y"), ("kind", ""), ("trust", "x"), ("owner", str(DIDS[0]))]
+
+paths = st.lists(st.sampled_from(SEGMENTS), max_size=4).map(lambda segments: "/" + "/".join(segments))
+readable_paths = st.lists(st.sampled_from(["a", "b", "ab", "A", "\u00e9", "a b", "self"]), max_size=4).map(
+    lambda segments: "/" + "/".join(segments)
+)
+objects = st.one_of(
+    readable_paths.map(lambda path: f"path:{path}"),
+    readable_paths.map(lambda path: "path:/*" if path == "/" else f"path:{path}/*"),
+    st.sampled_from(ATTRIBUTES).map(lambda pair: f"tag:{pair[0]}={pair[1]}"),
+)
+grantees = st.sampled_from([*map(str, SUBJECTS), *ROLES])
+domains = st.sampled_from(["*", *map(str, SPACES)])
+actions = st.sampled_from(get_args(Action))
+permissions = st.tuples(grantees, domains, objects, actions, st.sampled_from(["allow", "allow", "deny"])).map(
+    lambda fields: Rule("p", fields)
+)
+grants = (
+    st.tuples(grantees, st.sampled_from(ROLES[1:]), domains)
+    .filter(lambda fields: fields[0] != fields[1])
+    .map(lambda fields: Rule("g", fields))
+)
+rule_sets = st.tuples(
+    st.lists(permissions, max_size=12, unique=True), st.lists(grants, max_size=8, unique=True)
+).map(lambda parts: [*parts[0], *parts[1]])
+attribute_sets = st.lists(st.sampled_from(ATTRIBUTES), max_size=3).map(dict)
+
+
+def oracle(
+    rules: Sequence[Rule], subject: str, space: str, action: str, path: str, attributes: Mapping[str, str]
+) -> bool:
+    """Decide by the words of the documentation, on the text of the rules, with no index and no cache."""
+    holds = {subject, "role:everyone"}
+    while True:
+        more = {
+            rule.fields[1]
+            for rule in rules
+            if rule.ptype == "g" and rule.fields[0] in holds and rule.fields[2] in ("*", space)
+        }
+        if more <= holds:
+            break
+        holds |= more
+    effects = set()
+    for rule in rules:
+        if rule.ptype != "p":
+            continue
+        who, where, thing, what, effect = rule.fields
+        if who not in holds or where not in ("*", space) or what != action:
+            continue
+        kind, _, rest = thing.partition(":")
+        if kind == "tag":
+            key, _, value = rest.partition("=")
+            matches = key in attributes and attributes[key] == value
+        elif rest.endswith("/*"):
+            root = [segment for segment in rest[:-2].split("/") if segment]
+            matches = [segment for segment in path.split("/") if segment][: len(root)] == root
+        else:
+            matches = path == rest
+        if matches:
+            effects.add(effect)
+    return effects == {"allow"}
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    rules=rule_sets,
+    facts=st.lists(st.tuples(paths, attribute_sets), min_size=1, max_size=5),
+    space=st.sampled_from(SPACES),
+    action=actions,
+)
+def test_scope_casbin_and_oracle_agree(
+    rules: list[Rule], facts: list[tuple[str, dict[str, str]]], space: SpaceUri, action: Action
+) -> None:
+    try:
+        policy = Policy(1, rules)
+    except InvalidPolicy:
+        assume(False)
+    enforcer = Enforcer(policy)
+    for subject in SUBJECTS:
+        scope = policy.scope(subject, space, action)
+        for path, attributes in facts:
+            expected = oracle(rules, str(subject), str(space), action, path, attributes)
+            assert scope.covers(path, attributes) == expected
+            assert enforcer.enforce(subject, space, action, path, attributes) == expected
+            deciding = policy.deciding(subject, space, action, path, attributes)
+            assert (bool(deciding) and all(permission.allow for permission in deciding)) == expected
+            assert not (scope.is_nothing and expected)
+            assert expected or not scope.is_everything
+
+
+@settings(max_examples=100, deadline=None)
+@given(rules=rule_sets, space=st.sampled_from(SPACES))
+def test_writers_are_those_who_may_write_and_are_named(rules: list[Rule], space: SpaceUri) -> None:
+    try:
+        policy = Policy(1, rules)
+    except InvalidPolicy:
+        assume(False)
+    named = {
+        rule.fields[0] for rule in rules if rule.fields[1 if rule.ptype == "p" else 2] in ("*", str(space))
+    }
+    expected = {
+        did for did in DIDS if str(did) in named and not policy.scope(Account(did), space, "write").is_nothing
+    }
+    assert policy.writers(space) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(rules=rule_sets, more=rule_sets)
+def test_policy_from_a_known_one_is_the_policy_from_nothing(rules: list[Rule], more: list[Rule]) -> None:
+    try:
+        known = Policy(1, rules)
+        fresh = Policy(2, more)
+    except InvalidPolicy:
+        assume(False)
+    grown = Policy(2, more, known)
+    assert grown.statements == fresh.statements
+    for subject in SUBJECTS:
+        assert grown.scope(subject, SPACES[0], "read") == fresh.scope(subject, SPACES[0], "read")

@@ -5,16 +5,25 @@ AppviewError
 ├── StoreError             a database cannot be used
 │   ├── StoreMismatch      a file does not belong to the space or version it is opened for
 │   └── StoreBusy          another process has the data folder
+├── NotFound               there is no such thing here
+├── AccessError            access rules that cannot be followed (see `appview/access/errors.py`)
 ├── XrpcError              an answer to a caller: name, status, message (see `appview/xrpc/errors.py`)
 └── IngestError            an event that is refused (see `appview/ingest/errors.py`)
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class AppviewError(Exception):
-    """Base of the appview's errors; `hint` says what to do about it."""
+    """Base of the appview's errors; `hint` says what to do about it.
 
+    `exit_code` is how the command line ends, `retryable` whether the same request can succeed later.
+    """
+
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
     hint: str = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -25,6 +34,8 @@ class AppviewError(Exception):
 
 class ConfigurationError(AppviewError):
     """A setting is missing, unknown or out of range."""
+
+    exit_code = 2
 
 
 class StoreError(AppviewError):
@@ -37,3 +48,11 @@ class StoreMismatch(StoreError):
 
 class StoreBusy(StoreError):
     """Another process holds the data folder."""
+
+    retryable = True
+
+
+class NotFound(AppviewError):
+    """There is no such thing here."""
+
+    exit_code = 4

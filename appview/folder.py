@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -13,8 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lexicons.spaces import SpaceUri
+
 LOCK_FILE: Final = "lock"
+CONTROL_FILE: Final = "control.db"
+SPACES_FOLDER: Final = "spaces"
 FOLDER_MODE: Final = 0o700  # memories and tokens are nobody else's business
+
+
+def space_file_name(space: SpaceUri) -> str:
+    """Name the file of a space: a hash, since a URI is no file name."""
+    return f"{hashlib.sha256(space.encode()).hexdigest()}.db"
 
 
 def make_folder(path: Path) -> None:
@@ -54,3 +64,19 @@ def hold_folder(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def holder(path: Path) -> int | None:
+    """Tell which process holds the data folder, None where none does."""
+    try:
+        descriptor = os.open(path / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(descriptor)
+    return None

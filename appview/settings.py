@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from appview.errors import ConfigurationError
+from appview.folder import CONTROL_FILE, SPACES_FOLDER
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -269,12 +270,12 @@ class Settings:
     @property
     def control_file(self) -> Path:
         """The database of spaces, repos and rules."""
-        return self.data / "control.db"
+        return self.data / CONTROL_FILE
 
     @property
     def spaces_folder(self) -> Path:
         """The folder with one file a space."""
-        return self.data / "spaces"
+        return self.data / SPACES_FOLDER
 
 
 def _declarations() -> tuple[Setting, ...]:

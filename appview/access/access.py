@@ -29,9 +29,10 @@ class Access:
     when its method answers; one by another process when `refresh` has.
     """
 
-    def __init__(self, control: Control, clock: Clock, policy: Policy) -> None:
+    def __init__(self, control: Control, clock: Clock, version: int, policy: Policy) -> None:
         self._control = control
         self._clock = clock
+        self._version = version
         self._policy = policy
         self._enforcer: Enforcer | None = None
         self._scopes: dict[tuple[Subject, SpaceUri, Action], Scope] = {}
@@ -42,12 +43,12 @@ class Access:
     async def open(cls, control: Control, clock: Clock) -> Self:
         """Read the rules; raise `AccessError` where they cannot be followed."""
         version, rules = await control.rules()
-        return cls(control, clock, Policy(version, rules))
+        return cls(control, clock, version, Policy(rules))
 
     @property
     def version(self) -> int:
         """The version of the rules in force."""
-        return self._policy.version
+        return self._version
 
     @property
     def statements(self) -> list[Statement]:
@@ -117,15 +118,17 @@ class Access:
         """
         async with self._changing:
             await self._reload()
-            known = self._policy
+            checked = known = self._policy
 
             def check(rules: Sequence[Rule]) -> None:
-                Policy(known.version, rules, known)
+                nonlocal checked
+                checked = Policy(rules, known)
 
             change = await self._control.change_rules(
                 to_rules(add), to_rules(remove), actor=actor, action=action, now=self._clock(), check=check
             )
-            await self._reload()
+            if change.changed:
+                self._install(change.version, checked)
             return change
 
     async def declare_space(self, space: SpaceUri) -> None:
@@ -147,8 +150,12 @@ class Access:
         if await self._control.policy_version() == self.version:
             return False
         version, rules = await self._control.rules()
-        self._policy = Policy(version, rules, known=self._policy)
+        self._install(version, Policy(rules, self._policy))
+        return True
+
+    def _install(self, version: int, policy: Policy) -> None:
+        self._version = version
+        self._policy = policy
         self._enforcer = None
         self._scopes.clear()
         self._writers.clear()
-        return True

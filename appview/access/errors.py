@@ -18,6 +18,8 @@ class AccessError(AppviewError):
 class InvalidRule(AccessError):
     """A rule is not one that can be followed."""
 
+    exit_code = 2
+
     def __init__(self, rule: object, reason: str) -> None:
         super().__init__(f"{rule}: {reason}")
         self.rule = str(rule)

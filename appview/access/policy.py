@@ -31,10 +31,9 @@ Grantee = Subject | Role
 class Policy:
     """The rules of one version. Raises `InvalidRule` or `InvalidPolicy` where they cannot be followed."""
 
-    def __init__(self, version: int, rules: Iterable[Rule], known: Policy | None = None) -> None:
+    def __init__(self, rules: Iterable[Rule], known: Policy | None = None) -> None:
         """Read the rules; those that `known` has read already are taken from there."""
         read = {} if known is None else known.statements
-        self.version = version
         self.statements: dict[Rule, Statement] = {rule: read.get(rule) or parse_rule(rule) for rule in rules}
         self._permissions: dict[tuple[Grantee, SpaceUri | None, Action], list[Permission]] = defaultdict(list)
         self._roles: dict[tuple[Grantee, SpaceUri | None], list[Role]] = defaultdict(list)

@@ -26,6 +26,8 @@ NAME_FORM: Final = "1 to 64 of a-z 0-9 . _ -, a letter or digit first and last"
 class InvalidName(AppviewError):
     """A name is not one for a subject or a role."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Account:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from appview import folder
 from appview.errors import ConfigurationError, StoreBusy
 from appview.folder import hold_folder
 
@@ -25,9 +26,9 @@ with hold_folder(Path(sys.argv[1])):
 
 
 def test_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "data"
-    with hold_folder(folder):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    data = tmp_path / "deep" / "data"
+    with hold_folder(data):
+        assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
 def test_second_process_is_told_who_has_it(tmp_path: Path) -> None:
@@ -41,11 +42,13 @@ def test_second_process_is_told_who_has_it(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == "held\n"
+        assert folder.holder(tmp_path) == holder.pid
         with pytest.raises(StoreBusy, match=f"process {holder.pid}") as caught, hold_folder(tmp_path):
             pytest.fail("two at once")
         assert "--data" in caught.value.hint
         holder.kill()
         holder.wait(timeout=10)
+        assert folder.holder(tmp_path) is None
         with hold_folder(tmp_path):  # a killed process holds nothing
             assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
@@ -55,6 +58,10 @@ def test_same_process_can_hold_it_again_after_letting_go(tmp_path: Path) -> None
         pytest.fail("two at once")
     with hold_folder(tmp_path):
         pass
+
+
+def test_nobody_holds_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    assert folder.holder(tmp_path / "absent") is None
 
 
 def test_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:

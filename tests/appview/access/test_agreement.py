@@ -97,7 +97,7 @@ def test_scope_casbin_and_oracle_agree(
     rules: list[Rule], facts: list[tuple[str, dict[str, str]]], space: SpaceUri, action: Action
 ) -> None:
     try:
-        policy = Policy(1, rules)
+        policy = Policy(rules)
     except InvalidPolicy:
         assume(False)
     enforcer = Enforcer(policy)
@@ -117,7 +117,7 @@ def test_scope_casbin_and_oracle_agree(
 @given(rules=rule_sets, space=st.sampled_from(SPACES))
 def test_writers_are_those_who_may_write_and_are_named(rules: list[Rule], space: SpaceUri) -> None:
     try:
-        policy = Policy(1, rules)
+        policy = Policy(rules)
     except InvalidPolicy:
         assume(False)
     named = {
@@ -133,11 +133,11 @@ def test_writers_are_those_who_may_write_and_are_named(rules: list[Rule], space:
 @given(rules=rule_sets, more=rule_sets)
 def test_policy_from_a_known_one_is_the_policy_from_nothing(rules: list[Rule], more: list[Rule]) -> None:
     try:
-        known = Policy(1, rules)
-        fresh = Policy(2, more)
+        known = Policy(rules)
+        fresh = Policy(more)
     except InvalidPolicy:
         assume(False)
-    grown = Policy(2, more, known)
+    grown = Policy(more, known)
     assert grown.statements == fresh.statements
     for subject in SUBJECTS:
         assert grown.scope(subject, SPACES[0], "read") == fresh.scope(subject, SPACES[0], "read")

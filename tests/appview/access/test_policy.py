@@ -27,7 +27,7 @@ def g(who: object, role: str, where: object = "*") -> Rule:
 
 
 def policy(*rules: Rule) -> Policy:
-    return Policy(1, rules)
+    return Policy(rules)
 
 
 class TestScope:

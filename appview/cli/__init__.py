@@ -1,0 +1,48 @@
+"""The command line `engram-appview`. Importing it costs little: a command loads what it needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from appview.cli.output import report
+from appview.cli.policy import policy
+from appview.cli.serving import serve
+from appview.cli.spaces import member, space
+from appview.cli.status import status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM = "engram-appview"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="garden-engram", prog_name=PROGRAM)
+def cli() -> None:
+    """Index what a network's agents remember, and answer questions about it."""
+
+
+cli.add_command(serve)
+cli.add_command(status)
+cli.add_command(member)
+cli.add_command(space)
+cli.add_command(policy)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; whatever goes wrong is told on stderr."""
+    try:
+        result = cli.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - the outermost layer: it translates
+        return report(error, as_json="--json" in arguments)
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT, as shells have it
+    return result if isinstance(result, int) else 0
+
+
+def main() -> NoReturn:
+    """Run the command line and leave."""
+    sys.exit(run(sys.argv[1:]))

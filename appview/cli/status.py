@@ -1,0 +1,137 @@
+"""`engram-appview status`: what is in the data folder, read beside a server that may be running."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from appview.cli.options import opened, run_async, settings_options
+from appview.cli.output import json_option, show, table
+from appview.folder import holder, space_file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from appview.access.access import Access
+    from appview.control import Control
+    from appview.settings import Settings
+
+
+@click.command()
+@json_option
+@settings_options("data")
+def status(settings: Settings, as_json: bool) -> None:
+    """Show spaces, followed accounts by state, positions in the sources, and sizes on disk."""
+
+    async def work() -> dict[str, Any]:
+        async with opened(settings) as (control, access):
+            return await _gather(settings, control, access)
+
+    document = run_async(work())
+    show(document, _lines(document), as_json=as_json)
+
+
+async def _gather(settings: Settings, control: Control, access: Access) -> dict[str, Any]:
+    repos = await control.repos()
+    pending = Counter(
+        space for (space, _), state in (await control.memberships()).items() if state == "pending"
+    )
+    return {
+        "data": str(settings.data),
+        "process": holder(settings.data),
+        "policyVersion": access.version,
+        "rules": len(access.statements),
+        "spaces": [
+            {
+                "space": row.uri,
+                "model": None if row.config is None else row.config.model.to_record(),
+                "next": None
+                if row.config is None or row.config.next is None
+                else row.config.next.to_record(),
+                "declaredAt": _instant(row.declared_at),
+                "writers": len(access.writers(row.uri)),
+                "pendingWriters": pending[row.uri],
+                "bytes": _size(settings.spaces_folder / space_file_name(row.uri)),
+            }
+            for row in await control.spaces()
+        ],
+        "repos": dict(sorted(Counter(repo.sync_state for repo in repos).items())),
+        "accounts": dict(sorted(Counter(repo.status for repo in repos).items())),
+        "failing": [
+            {
+                "did": repo.did,
+                "error": repo.error,
+                "attempts": repo.attempts,
+                "retryAt": None if repo.retry_at is None else _instant(repo.retry_at),
+            }
+            for repo in repos
+            if repo.error is not None
+        ],
+        "sources": [
+            {"source": source, "position": position, "updatedAt": _instant(updated_at)}
+            for source, (position, updated_at) in (await control.cursors()).items()
+        ],
+        "bytes": {
+            "control": _size(settings.control_file),
+            "spaces": sum(path.stat().st_size for path in settings.spaces_folder.glob("*")),
+        },
+    }
+
+
+def _lines(status: dict[str, Any]) -> Iterator[str]:
+    running = f"process {status['process']}" if status["process"] is not None else "not running"
+    yield f"{status['data']}: {running}, {status['rules']} rules (version {status['policyVersion']})"
+    sizes = status["bytes"]
+    yield f"on disk: {_amount(sizes['control'])} control, {_amount(sizes['spaces'])} spaces"
+    yield "spaces: " + (str(len(status["spaces"])) if status["spaces"] else "none")
+    yield from table(
+        [
+            [
+                row["space"],
+                row["model"]["model"] if row["model"] else "no config record",
+                f"{row['writers']} writers"
+                + (f" ({row['pendingWriters']} to fetch)" if row["pendingWriters"] else ""),
+                _amount(row["bytes"]),
+            ]
+            for row in status["spaces"]
+        ],
+        indent="  ",
+    )
+    yield "repos: " + (", ".join(f"{count} {state}" for state, count in status["repos"].items()) or "none")
+    if set(status["accounts"]) - {"active"}:
+        yield "accounts: " + ", ".join(f"{count} {state}" for state, count in status["accounts"].items())
+    for row in status["failing"]:
+        retry = f", again at {row['retryAt']}" if row["retryAt"] else ""
+        yield f"  {row['did']}: {row['error']} ({row['attempts']} attempts{retry})"
+    yield "sources: " + ("" if status["sources"] else "none read yet")
+    yield from table(
+        [[row["source"], f"at {row['position']}", f"since {row['updatedAt']}"] for row in status["sources"]],
+        indent="  ",
+    )
+
+
+def _instant(micros: int) -> str:
+    return (
+        datetime.fromtimestamp(micros / 1_000_000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def _size(path: Path) -> int:
+    """Add up a database and the log that goes with it."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _amount(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1_000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1_000
+    return f"{size:.1f} GB"

@@ -1,12 +1,13 @@
 """Rules as lines of text, as the command line and policy files have them: comma-separated, with comments.
 
-A line that starts with `#` is a comment. A field that holds a comma, a quotation mark or white space at an edge is put in double quotes.
+A line that starts with `#` is a comment. A field that holds a comma, a quotation mark or white space at an
+edge is put in double quotes.
 """
 
 from __future__ import annotations
 
-import csv
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from appview.access.errors import InvalidRule
 from appview.access.rules import parse_rule
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from appview.access.rules import Statement
+
+
+_FIELD: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^",]*))(,|\Z)')
 
 
 def format_rule(rule: Rule) -> str:
@@ -32,12 +36,16 @@ def parse_fields(line: str) -> list[str]:
     """Read the fields of one line; raise `InvalidRule`."""
     if any(char in line for char in "\r\n\0"):
         raise InvalidRule(repr(line), "a rule is one line of text")
-    try:
-        (fields,) = csv.reader([line], skipinitialspace=True, strict=True)
-    except (csv.Error, ValueError) as error:
-        raise InvalidRule(line, f"not a comma-separated line ({error})") from None
-    quoted = line.rstrip().endswith('"')
-    return [field if quoted and field is fields[-1] else field.rstrip() for field in fields]
+    fields = []
+    position, more = 0, True
+    while more:
+        match = _FIELD.match(line, position)
+        if match is None:
+            raise InvalidRule(line, "a quotation mark stands where none can")
+        quoted, plain, comma = match.groups()
+        fields.append(plain.strip() if quoted is None else quoted.replace('""', '"'))
+        position, more = match.end(), comma == ","
+    return fields
 
 
 def parse_line(line: str) -> Statement:

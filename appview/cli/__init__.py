@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from appview.cli.output import report
-from appview.cli.policy import policy
+from appview.cli.overview import status
+from appview.cli.rules import policy
 from appview.cli.serving import serve
 from appview.cli.spaces import member, space
-from appview.cli.status import status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

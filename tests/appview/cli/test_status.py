@@ -1,0 +1,104 @@
+"""What `status` says about a data folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from appview.access.access import Access
+from appview.control import Control, RepoRow, SpaceRow
+from appview.folder import hold_folder, make_folder, space_file_name
+from lexicons.configs import Config
+from lexicons.models import ModelKey
+from lexicons.spaces import SpaceUri
+from lexicons.syntax import Did
+
+if TYPE_CHECKING:
+    from tests.appview.cli.conftest import CommandLine
+
+ALICE, BOB = Did("did:plc:" + "a" * 24), Did("did:web:bob.example")
+SPACE = SpaceUri.public(ALICE)
+MODEL = ModelKey("hashing-64", "sha256:hashing", 64)
+
+
+@pytest.fixture
+def running(engram: CommandLine) -> CommandLine:
+    """A data folder with a space, a member, two repos of which one fails, and a cursor."""
+
+    async def work() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            control = await Control.open(engram.data / "control.db", executor)
+            access = await Access.open(control, lambda: 0)
+            config = Config.declare(MODEL, created_at="2026-11-30T09:15:00.000Z")
+            await control.put_space(SpaceRow(SPACE, ALICE, "public", config, "bafy", "3jq", 1_000_000))
+            await access.declare_space(SPACE)
+            await access.add_member(SPACE, BOB, "operator")
+            await control.put_membership(SPACE, ALICE, "synced")
+            await control.put_membership(SPACE, BOB, "pending")
+            await control.put_repos(
+                [
+                    RepoRow(ALICE, 1, sync_state="synchronized"),
+                    RepoRow(
+                        BOB,
+                        1,
+                        status="deactivated",
+                        error="no\x1b[31m answer",
+                        attempts=3,
+                        retry_at=2_000_000,
+                    ),
+                ]
+            )
+            await control.set_cursor("wss://relay.example", 42, 3_000_000)
+            await control.close()
+
+    make_folder(engram.data / "spaces")
+    (engram.data / "spaces" / space_file_name(SPACE)).write_bytes(b"x" * 1_234)
+    asyncio.run(work())
+    return engram
+
+
+def test_json_has_every_fact(running: CommandLine) -> None:
+    document = running("status", "--json").json
+    assert document["spaces"] == [
+        {
+            "space": SPACE,
+            "model": MODEL.to_record(),
+            "next": None,
+            "declaredAt": "1970-01-01T00:00:01.000Z",
+            "writers": 2,
+            "pendingWriters": 1,
+            "bytes": 1_234,
+        }
+    ]
+    assert document["repos"] == {"pending": 1, "synchronized": 1}
+    assert document["accounts"] == {"active": 1, "deactivated": 1}
+    assert document["failing"] == [
+        {"did": BOB, "error": "no\x1b[31m answer", "attempts": 3, "retryAt": "1970-01-01T00:00:02.000Z"}
+    ]
+    assert document["sources"] == [
+        {"source": "wss://relay.example", "position": 42, "updatedAt": "1970-01-01T00:00:03.000Z"}
+    ]
+    assert document["bytes"]["spaces"] == 1_234
+    assert document["bytes"]["control"] > 0
+    assert (document["rules"], document["policyVersion"]) == (10, 3)
+
+
+def test_lines_are_readable_and_drive_no_terminal(running: CommandLine) -> None:
+    out = running("status").out
+    assert f"  {SPACE}  hashing-64  2 writers (1 to fetch)  1.2 kB\n" in out
+    assert "repos: 1 pending, 1 synchronized\n" in out
+    assert "\x1b" not in out
+    assert "no\\u001b[31m answer (3 attempts, again at 1970-01-01T00:00:02.000Z)" in out
+    assert "not running" in out
+
+
+def test_running_process_is_named_and_not_disturbed(running: CommandLine) -> None:
+    with hold_folder(running.data):
+        assert running("status", "--json").json["process"] == os.getpid()
+        assert f"process {os.getpid()}" in running("status").out
+        assert running("member", "add", ALICE, "did:web:carol.example").code == 0
+    assert running("status", "--json").json["process"] is None

@@ -117,6 +117,7 @@ def parse_path(text: str) -> str:
     """Read the one form of a path that rules accept; raise `ValueError` with the reason."""
     if not text.startswith("/"):
         raise ValueError(f"path {text!r} must start with /")
+    _check_readable("path", text)
     if normalise_path(text) != text:
         raise ValueError(f"path {text!r} has empty segments, expected {normalise_path(text)!r}")
     size = len(text.encode(errors="replace"))
@@ -133,7 +134,6 @@ def parse_path(text: str) -> str:
         raise ValueError(f"path {text!r}: percent-encoding has no meaning in a path")
     if "\\" in text:
         raise ValueError(f"path {text!r}: segments are divided by / only")
-    _check_readable("path", text)
     return text
 
 

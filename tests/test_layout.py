@@ -16,6 +16,7 @@ BASE = {
     "appview.clock",
     "appview.control",
     "appview.errors",
+    "appview.folder",
     "appview.http",
     "appview.logs",
     "appview.settings",

@@ -33,7 +33,6 @@ class Enforcer:
             for rule, statement in policy.statements.items()
             if isinstance(statement, Permission)
         }
-        self._is_empty = not self._objects
         self._enforcer.add_function("covers", self._covers)
         roles = self._enforcer.get_role_manager()
         # Names are compared as they are; Casbin's default compares each new name with all others.
@@ -48,8 +47,6 @@ class Enforcer:
         self, subject: Subject, space: SpaceUri, action: Action, path: str, attributes: Mapping[str, str]
     ) -> bool:
         """Tell whether the rules let a subject act on a fact at `path` with these effective attributes."""
-        if self._is_empty:  # with no rules at all Casbin evaluates the matcher on empty strings instead
-            return False
         return bool(self._enforcer.enforce(str(subject), str(space), (path, attributes), action))
 
     def _covers(self, fact: Any, thing: str) -> bool:

@@ -33,7 +33,10 @@ cli.add_command(policy)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; whatever goes wrong is told on stderr."""
+    """Run one command and return its exit code; whatever goes wrong is told on stderr.
+
+    Click itself ends the process quietly where the reader of its output has gone.
+    """
     try:
         result = cli.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - the outermost layer: it translates

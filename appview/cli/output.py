@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,9 +49,6 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> list[str]:
 def report(error: Exception, *, as_json: bool) -> int:
     """Tell what went wrong on stderr and return the exit code."""
     match error:
-        case BrokenPipeError():  # whoever read our output has gone; there is nobody to tell
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return EXIT_FAILED
         case click.exceptions.NoArgsIsHelpError():
             click.echo(error.format_message(), err=True)
             return EXIT_USAGE

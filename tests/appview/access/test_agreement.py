@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final, get_args
 
 from hypothesis import HealthCheck, assume, given, settings
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from appview.access.enforcer import Enforcer
 from appview.access.errors import InvalidPolicy
 from appview.access.policy import Policy
+from appview.access.rules import Permission
 from appview.access.subjects import Account, Action, Anonymous, Subject, Token
 from appview.control import Rule
+from appview.memory.scope import Attribute, Exact, Pattern, Scope, Subtree
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 
@@ -111,6 +114,37 @@ def test_scope_casbin_and_oracle_agree(
             assert (bool(deciding) and all(permission.allow for permission in deciding)) == expected
             assert not (scope.is_nothing and expected)
             assert expected or not scope.is_everything
+
+
+near_paths = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).map(lambda parts: "/" + "/".join(parts))
+patterns: st.SearchStrategy[Pattern] = st.one_of(
+    near_paths.map(Exact),
+    near_paths.map(Subtree),
+    st.sampled_from([Attribute("k", "v"), Attribute("k", "w"), Attribute("l", "v")]),
+)
+PROBES: Final = [
+    "/" + "/".join(parts)
+    for length in range(5)
+    for parts in itertools.product(["a", "b", "ab"], repeat=length)
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(allow=st.frozensets(patterns, max_size=5), deny=st.frozensets(patterns, max_size=4))
+def test_what_is_left_out_of_a_scope_changes_no_answer(
+    allow: frozenset[Pattern], deny: frozenset[Pattern]
+) -> None:
+    rules = [
+        Permission(Anonymous(), None, pattern, "read", allowed).to_rule()
+        for allowed, side in ((True, allow), (False, deny))
+        for pattern in side
+    ]
+    plain, compact = Scope(allow, deny), Policy(rules).scope(Anonymous(), SPACES[0], "read")
+    for path in PROBES:
+        for attributes in ({}, {"k": "v"}, {"k": "w", "l": "v"}):
+            assert compact.covers(path, attributes) == plain.covers(path, attributes)
+    assert len(compact.allow) <= len(allow)
+    assert len(compact.deny) <= len(deny)
 
 
 @settings(max_examples=100, deadline=None)

@@ -90,14 +90,20 @@ class TestScope:
             p(ALICE, GARDEN, "path:/a"),
             p(ALICE, GARDEN, "path:/a/*"),
             p(ALICE, GARDEN, "path:/ab"),
+            p(ALICE, GARDEN, "path:/ab/c/*"),
             p(ALICE, GARDEN, "tag:k=v"),
             p(ALICE, GARDEN, "path:/gone/x/*"),
             p(ALICE, GARDEN, "path:/gone/*", effect="deny"),
             p(ALICE, GARDEN, "path:/gone/y", effect="deny"),
         )
         assert rules.scope(ALICE, GARDEN, "read") == Scope(
-            frozenset({Subtree("/a"), Exact("/ab"), Attribute("k", "v")}), frozenset({Subtree("/gone")})
+            frozenset({Subtree("/a"), Exact("/ab"), Subtree("/ab/c"), Attribute("k", "v")}),
+            frozenset({Subtree("/gone")}),
         )
+
+    def test_same_pattern_allowed_and_denied_is_nothing(self) -> None:
+        rules = policy(*(p(ALICE, GARDEN, "tag:k=v", effect=effect) for effect in ("allow", "deny")))
+        assert rules.scope(ALICE, GARDEN, "read") == NOTHING
 
 
 class TestDeciding:

@@ -1,7 +1,7 @@
 """The appview's settings: each is declared once; flags, environment, file and documentation follow from that.
 
-A flag beats an `ENGRAM_*` variable, that beats the TOML file, that beats the default. What is unknown or out
-of range is a `ConfigurationError` that names the place it came from; nothing is guessed.
+A flag beats an `ENGRAM_*` variable, that beats the table `[appview]` of a TOML file, that beats the default.
+What is unknown or out of range is a `ConfigurationError` that names where it came from; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 APPLICATION: Final = "garden-engram"  # name of the folder inside the platform's data and config folders
 PREFIX: Final = "ENGRAM_"
 CONFIG_VARIABLE: Final = "ENGRAM_CONFIG"  # names the TOML file
+CONFIG_FILE: Final = "engram.toml"  # its name where it is not told
+TABLE: Final = "appview"  # our part of that file
 TYPO_SIMILARITY: Final = 0.8  # difflib ratio from which an unknown variable is taken for a misspelt one
 MAX_PORT: Final = 65_535
 MAX_OPEN_SPACES: Final = 10_000  # each costs several file descriptors and page caches
@@ -151,12 +153,12 @@ def _setting(
 
 def default_data_folder() -> Path:
     """Name the folder for an appview's databases on this platform."""
-    return platformdirs.user_data_path(APPLICATION) / "appview"
+    return platformdirs.user_data_path(APPLICATION, appauthor=False) / "appview"
 
 
 def default_config_file() -> Path:
     """Name the TOML file that is read where it exists and no other is named."""
-    return platformdirs.user_config_path(APPLICATION) / "appview.toml"
+    return platformdirs.user_config_path(APPLICATION, appauthor=False) / CONFIG_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,10 @@ class Settings:
     )
     host: str = _setting("127.0.0.1", "address", _text, "Address to listen on.")
     port: int = _setting(
-        8420, "number", _number(0, MAX_PORT), "Port to listen on; 0 takes any that is free and prints it."
+        8420,
+        "number",
+        _number(0, MAX_PORT),
+        "Port to listen on; 0 takes any that is free, and the log names it.",
     )
     public_url: str | None = _setting(
         None,
@@ -333,6 +338,7 @@ def _config_path(config_file: Path | None, environ: Mapping[str, str]) -> tuple[
 
 
 def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    """Read our table of the file. Other tables are other programs', what stands in none is nobody's."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -343,10 +349,18 @@ def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise ConfigurationError(f"cannot read {path}: {error}", hint="it must be a TOML file") from None
+    for name, value in document.items():
+        if not isinstance(value, dict):
+            raise ConfigurationError(
+                f"{path}: {name} stands outside of [{TABLE}]", hint=f"write the line [{TABLE}] above it"
+            )
+        if name != TABLE and difflib.get_close_matches(name, [TABLE], cutoff=TYPO_SIMILARITY):
+            raise ConfigurationError(f"{path}: [{name}] is unknown", hint=f"did you mean [{TABLE}]?")
+    table: dict[str, Any] = document.get(TABLE, {})
     known = [setting.name for setting in SETTINGS]
-    for key in document:
+    for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else "known are: " + ", ".join(known)
-            raise ConfigurationError(f"{path}: {key} is not a setting", hint=hint)
-    return document
+            raise ConfigurationError(f"{path}: {key} is not a setting of [{TABLE}]", hint=hint)
+    return table

@@ -150,7 +150,8 @@ class Access:
         if await self._control.policy_version() == self.version:
             return False
         version, rules = await self._control.rules()
-        self._install(version, Policy(rules, self._policy))
+        # In a thread: with a great many rules this takes long enough to be felt by whoever waits.
+        self._install(version, await asyncio.to_thread(Policy, rules, self._policy))
         return True
 
     def _install(self, version: int, policy: Policy) -> None:

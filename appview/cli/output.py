@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import traceback
@@ -64,6 +65,11 @@ def report(error: Exception, *, as_json: bool) -> int:
             return _tell(name, str(error), error.hint, error.exit_code, as_json, retryable=error.retryable)
         case ContractError():
             return _tell(type(error).__name__, str(error), "", EXIT_USAGE, as_json)
+        case ExceptionGroup(exceptions=(only,)):  # what a task group makes of one failure
+            return report(only, as_json=as_json)
+        case OSError():
+            hint = "see --port and ENGRAM_PORT" if error.errno == errno.EADDRINUSE else ""
+            return _tell("SystemError", str(error), hint, EXIT_FAILED, as_json)
         case ModuleNotFoundError() if (error.name or "").split(".")[0] not in PACKAGES:
             hint = "install the appview's parts: pip install 'garden-engram[appview]'"
             return _tell("NotInstalled", f"{error.name} is not installed", hint, EXIT_FAILED, as_json)

@@ -94,7 +94,7 @@ def test_rules_of_the_examples_can_be_followed() -> None:
 
 def test_example_file_can_be_read(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    path = tmp_path / "appview.toml"
+    path = tmp_path / "engram.toml"
     path.write_text(example)
     assert Settings.load(environ={}, config_file=path).registration == "closed"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def toml(tmp_path: Path) -> Path:
     """An empty configuration file."""
-    path = tmp_path / "appview.toml"
+    path = tmp_path / "engram.toml"
     path.write_text("")
     return path
 
@@ -34,19 +34,19 @@ class TestPrecedence:
         assert settings.data.is_absolute()
 
     def test_file_beats_default(self, toml: Path) -> None:
-        toml.write_text("port = 1001")
+        toml.write_text("[appview]\nport = 1001")
         assert load(toml).port == 1001
 
     def test_environment_beats_file(self, toml: Path) -> None:
-        toml.write_text("port = 1001")
+        toml.write_text("[appview]\nport = 1001")
         assert load(toml, ENGRAM_PORT="1002").port == 1002
 
     def test_flag_beats_environment(self, toml: Path) -> None:
-        toml.write_text("port = 1001")
+        toml.write_text("[appview]\nport = 1001")
         assert load(toml, {"port": "1003"}, ENGRAM_PORT="1002").port == 1003
 
     def test_flag_that_is_not_given_and_empty_variable_say_nothing(self, toml: Path) -> None:
-        toml.write_text('port = 1001\nsource = ["wss://relay.example"]')
+        toml.write_text('[appview]\nport = 1001\nsource = ["wss://relay.example"]')
         settings = load(toml, {"port": None, "source": ()}, ENGRAM_PORT=" ")
         assert settings.port == 1001
         assert settings.source == ("wss://relay.example",)
@@ -55,10 +55,10 @@ class TestPrecedence:
         assert load(toml, {"allow_loopback": False}, ENGRAM_ALLOW_LOOPBACK="true").allow_loopback is False
 
     def test_variable_names_the_file(self, toml: Path, tmp_path: Path) -> None:
-        toml.write_text("port = 1001")
+        toml.write_text("[appview]\nport = 1001")
         assert Settings.load(environ={"ENGRAM_CONFIG": str(toml)}).port == 1001
         other = tmp_path / "other.toml"
-        other.write_text("port = 2002")
+        other.write_text("[appview]\nport = 2002")
         assert Settings.load(environ={"ENGRAM_CONFIG": str(toml)}, config_file=other).port == 2002
 
     def test_every_setting_can_be_given_in_every_place(self, toml: Path, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ class TestPrecedence:
             f"{name} = {str(v).lower() if isinstance(v, bool) else repr(v)}"
             for name, (v, _) in values.items()
         ]
-        toml.write_text("\n".join(lines).replace("'", '"'))
+        toml.write_text("\n".join(["[appview]", *lines]).replace("'", '"'))
         assert by_flag == by_environ == load(toml)
         default = Settings()
         for field in dataclasses.fields(Settings):
@@ -134,14 +134,16 @@ class TestRefusals:
 
     @pytest.mark.parametrize("line", ['port = "x"', "port = true", "port = 1.5", "source = 3", "data = []"])
     def test_wrong_type_in_the_file_names_file_and_key(self, toml: Path, line: str) -> None:
-        toml.write_text(line)
+        toml.write_text(f"[appview]\n{line}")
         with pytest.raises(ConfigurationError) as caught:
             load(toml)
         assert f"{toml}: {line.split(' ', 1)[0]}" in str(caught.value)
 
     def test_unknown_key_of_the_file_is_refused_with_the_nearest(self, toml: Path) -> None:
-        toml.write_text('registraton = "closed"')
-        with pytest.raises(ConfigurationError, match="registraton is not a setting") as caught:
+        toml.write_text('[appview]\nregistraton = "closed"')
+        with pytest.raises(
+            ConfigurationError, match=r"registraton is not a setting of \[appview\]"
+        ) as caught:
             load(toml)
         assert "registration" in caught.value.hint
 
@@ -164,6 +166,24 @@ class TestRefusals:
     )
     def test_variable_of_another_program_is_left_alone(self, toml: Path, name: str) -> None:
         assert load(toml, **{name: "x"}) == Settings()
+
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            ('registration = "closed"', r"registration stands outside of \[appview\]"),
+            ('port = 1\n[appview]\nhost = "::1"', "port stands outside"),
+            ('[apview]\nregistration = "closed"', r"\[apview\] is unknown"),
+            ("appview = 3", "appview stands outside"),
+        ],
+    )
+    def test_setting_outside_of_the_table_is_refused(self, toml: Path, content: str, says: str) -> None:
+        toml.write_text(content)
+        with pytest.raises(ConfigurationError, match=says):
+            load(toml)
+
+    def test_table_of_another_program_is_left_alone(self, toml: Path) -> None:
+        toml.write_text('[publisher]\nspace = "did:web:a.example"\n[appview]\nport = 1')
+        assert load(toml).port == 1
 
     def test_file_that_is_named_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="there is no file"):

@@ -52,7 +52,7 @@ def engram(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> CommandLine:
     """The command line with no settings but its data folder."""
-    (tmp_path / "appview.toml").write_text("")
-    monkeypatch.setenv("ENGRAM_CONFIG", str(tmp_path / "appview.toml"))
+    (tmp_path / "engram.toml").write_text("")
+    monkeypatch.setenv("ENGRAM_CONFIG", str(tmp_path / "engram.toml"))
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     return CommandLine(tmp_path / "data", capsys)

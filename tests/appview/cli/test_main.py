@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from appview.cli import cli
+from appview.errors import StoreBusy
 from appview.folder import hold_folder
 
 if TYPE_CHECKING:
@@ -107,6 +109,28 @@ def test_fault_of_the_program_is_reported(engram: CommandLine, monkeypatch: pyte
     answer = engram("status", "--json")
     assert (answer.code, answer.error["code"]) == (1, "InternalError")
     assert "Traceback" in engram("status").err
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "says"),
+    [
+        (OSError(errno.EADDRINUSE, "address in use"), "SystemError", "ENGRAM_PORT"),
+        (ExceptionGroup("tasks", [StoreBusy("taken", hint="wait")]), "StoreBusy", "wait"),
+        (ModuleNotFoundError("no", name="aiohttp"), "NotInstalled", "garden-engram[appview]"),
+        (ModuleNotFoundError("no", name="appview.lost"), "InternalError", "fault of the program"),
+    ],
+)
+def test_failure_of_the_surroundings_has_a_hint(
+    engram: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: Exception, code: str, says: str
+) -> None:
+    def broken(_path: object) -> None:
+        raise failure
+
+    engram("member", "add", "did:web:a.example", "did:web:b.example")
+    monkeypatch.setattr("appview.cli.overview.holder", broken)
+    answer = engram("status", "--json")
+    assert (answer.code, answer.error["code"]) == (1, code)
+    assert says in answer.error["hint"]
 
 
 def test_reader_that_leaves_early_is_no_fault(engram: CommandLine) -> None:

@@ -17,19 +17,20 @@ from typing import ClassVar
 
 
 class AppviewError(Exception):
-    """Base of the appview's errors; `hint` says what to do about it.
-
-    `exit_code` is how the command line ends, `retryable` whether the same request can succeed later.
-    """
+    """Base of the appview's errors; `hint` says what to do, `exit_code` is how the command line ends."""
 
     exit_code: ClassVar[int] = 1
-    retryable: ClassVar[bool] = False
     hint: str = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         if hint:
             self.hint = hint
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request can succeed later, unchanged."""
+        return False
 
 
 class ConfigurationError(AppviewError):
@@ -49,7 +50,10 @@ class StoreMismatch(StoreError):
 class StoreBusy(StoreError):
     """Another process holds the data folder."""
 
-    retryable = True
+    @property
+    def retryable(self) -> bool:
+        """It can, once that process has ended."""
+        return True
 
 
 class NotFound(AppviewError):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import cbrrr
 
+from lexicons.bombs import refuse_bombs
 from lexicons.errors import InvalidData
 
 MAX_RECORD_BYTES: Final = 1_000_000  # sync spec, a record block
@@ -67,6 +68,7 @@ def is_cid(cid: bytes) -> bool:
 
 def decode(block: bytes) -> Any:
     """Decode one strict DAG-CBOR value; raise `InvalidData`."""
+    refuse_bombs(block)
     try:
         value = cbrrr.decode_dag_cbor(block, cid_ctor=Link)
     except (cbrrr.CbrrrDecodeError, ValueError, TypeError, RecursionError, OverflowError) as error:

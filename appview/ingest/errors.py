@@ -28,6 +28,7 @@ Reason = Literal[
     "future-rev",  # more than 5 minutes ahead
     "high-s",  # signed, in the form that the protocol refuses
     "malformed-car",  # the CAR cannot be read
+    "malformed-frame",  # the message cannot be read
     "missing-block",  # a block that the proof needs is not there
     "no-prev",  # an operation or commit without the value before it (a host before Sync 1.1)
     "old-rev",  # a rev that is not above the last one: a replay
@@ -36,6 +37,7 @@ Reason = Literal[
     "rebase",  # history was rewritten
     "rev-mismatch",  # the commit has another rev than the message
     "too-big",  # the host left the data out, or it is over a limit
+    "wrong-host",  # from a host that is not the account's PDS
 ]
 
 

@@ -1,0 +1,100 @@
+"""What the verification engine asks of the shell around it, and what it is told of a repo.
+
+The shell carries commands out in the order in which it gets them, those of one repo one after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from appview.ingest.errors import Reason
+
+if TYPE_CHECKING:
+    from appview.ingest.commits import ProvenCommit
+    from appview.ingest.frames import CommitEvent
+    from lexicons.syntax import Did
+
+SyncState = Literal["synchronized", "desynchronized", "unknown"]
+ResyncReason = (
+    Reason
+    | Literal[
+        "new",  # nothing is known of the repo yet
+        "sync",  # the repo says that it stands elsewhere
+        "reactivated",  # nobody sends what happens to a hidden account
+        "overflow",  # more came than could wait
+        "moved",  # what was refused under an older document may have been true
+        "asked",  # the shell wants it
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RepoState:
+    """What is known of a repo: the last commit that is applied, and whether that is all there is."""
+
+    rev: str | None = None
+    data: bytes | None = None
+    sync: SyncState = "unknown"
+    active: bool = True
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Apply a proven commit. Without operations only the rev moves."""
+
+    commit: ProvenCommit
+
+
+@dataclass(frozen=True, slots=True)
+class FetchIdentity:
+    """Resolve the DID and call `identity_resolved`; `force`: past any cache."""
+
+    did: Did
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """Fetch the whole repo, apply it, and call `resynced` with the same `attempt`."""
+
+    did: Did
+    reason: ResyncReason
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountStatus:
+    """Hide, show or purge what the account has."""
+
+    did: Did
+    active: bool
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityChanged:
+    """Forget what is cached of the DID document."""
+
+    did: Did
+
+
+@dataclass(frozen=True, slots=True)
+class Untracked:
+    """A commit to our namespace in a repo that is not tracked: unproven. Decide whether to track it."""
+
+    did: Did
+    commit: CommitEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Count an event that came to nothing."""
+
+    did: Did
+    reason: Reason
+    detail: str = ""
+
+
+Command = Apply | FetchIdentity | Resync | AccountStatus | IdentityChanged | Untracked | Drop

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from base64 import b32decode
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,16 +14,17 @@ from hypothesis import strategies as st
 from tests.network.synthetic import CORRUPTIONS, K256, P256, Account, Network, Write
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import cid_text
+from tests.shared_data import shared_root
 
-SHARED = Path(os.environ.get("ENGRAM_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-ATPROTO = SHARED / "interop" / "atproto"
-needs_vectors = pytest.mark.skipif(not ATPROTO.exists(), reason=f"no official vectors at {ATPROTO}")
 MEMORY = "garden.engram.memory"
 
 
 def vectors(name: str) -> list[dict[str, Any]]:
-    path = ATPROTO / name
-    return json.loads(path.read_text()) if path.exists() else []
+    root = shared_root()
+    return [] if root is None else json.loads((root / "interop" / "atproto" / name).read_text("utf-8"))
+
+
+needs_vectors = pytest.mark.skipif(shared_root() is None, reason="no ../shared data here (set ENGRAM_SHARED)")
 
 
 def cid(text: str) -> bytes:

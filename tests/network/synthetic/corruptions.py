@@ -220,17 +220,17 @@ def too_many_ops(draft: Draft) -> None:
 
 def unsorted_node(draft: Draft) -> None:
     """Sign a tree whose root has its entries out of order."""
-    _sign_tree(draft, [("b", 0), ("a", 0)])
+    _sign_tree(draft, [("x/b", 0), ("x/a", 0)])
 
 
 def duplicate_keys(draft: Draft) -> None:
     """Sign a tree whose root has one key twice."""
-    _sign_tree(draft, [("a", 0), ("a", 0)])
+    _sign_tree(draft, [("x/a", 0), ("x/a", 0)])
 
 
 def wrong_prefix(draft: Draft) -> None:
     """Sign a tree with a prefix longer than the key before."""
-    _sign_tree(draft, [("a", 0), ("b", 200)])
+    _sign_tree(draft, [("x/a", 0), ("x/b", 200)])
 
 
 def wrong_height(draft: Draft) -> None:

@@ -1,0 +1,217 @@
+"""Undoing operations on a partial tree, against the official proofs and against whole trees."""
+
+from __future__ import annotations
+
+from base64 import b32decode
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appview.ingest.errors import Rejected
+from appview.ingest.frames import RepoOp
+from appview.ingest.inversion import PartialTree, invert
+from appview.ingest.mst import EMPTY_TREE
+from tests.network.synthetic import mst as trees
+from tests.network.synthetic.blocks import cid_of
+from tests.shared_data import read_json
+
+OTHER = cid_of(b"another record")
+
+
+def cid(text: str) -> bytes:
+    return b32decode(text[1:].upper() + "=" * (-len(text[1:]) % 8))
+
+
+@pytest.mark.parametrize(
+    "case", read_json("interop/atproto/firehose/commit-proof-fixtures.json"), ids=lambda case: case["comment"]
+)
+def test_the_official_proofs_invert(case: dict[str, Any]) -> None:
+    value = cid(case["leafValue"])
+    after = (set(case["keys"]) | set(case["adds"])) - set(case["dels"])
+    root, blocks = trees.build(dict.fromkeys(after, value))
+    assert root == cid(case["rootAfterCommit"])
+    proof = {cid(text): blocks[cid(text)] for text in case["blocksInProof"]}
+    ops = [RepoOp("create", key, value, None) for key in case["adds"]]
+    ops += [RepoOp("delete", key, None, value) for key in case["dels"]]
+    for order in (ops, ops[::-1]):
+        assert invert(root, proof, order) == cid(case["rootBeforeCommit"])
+
+
+def commit(
+    before: dict[str, bytes], changes: list[tuple[str, bytes | None]]
+) -> tuple[trees.Tree, dict[str, bytes], list[RepoOp]]:
+    """Apply changes to a tree, as a host would. Returns (sealed tree, records, operations)."""
+    tree, after, ops = trees.Tree(), dict(before), []
+    for key, value in before.items():
+        tree.put(key, value)
+    tree.seal()
+    for key, value in changes:
+        prev = after.get(key)
+        if value is not None:
+            tree.put(key, value)
+            after[key] = value
+            ops.append(RepoOp("create" if prev is None else "update", key, value, prev))
+        elif prev is not None:
+            tree.delete(key)
+            del after[key]
+            ops.append(RepoOp("delete", key, None, prev))
+    tree.seal()
+    return tree, after, ops
+
+
+paths = st.integers(0, 150).map(lambda number: f"c/{number}")
+values = st.binary(min_size=1, max_size=2).map(cid_of)
+
+
+@given(
+    st.dictionaries(paths, values, max_size=60), st.lists(st.tuples(paths, values | st.none()), max_size=12)
+)
+@settings(max_examples=200, deadline=None)
+def test_undoing_a_commit_gives_the_tree_before(
+    before: dict[str, bytes], changes: list[tuple[str, bytes | None]]
+) -> None:
+    tree, after, ops = commit(before, changes)
+    root, _ = tree.seal()
+    assert root == trees.build(after)[0]
+    proof: dict[bytes, bytes] = {}
+    for op in ops:
+        proof |= tree.proof(op.path)
+    if root != EMPTY_TREE:
+        assert tree.root is not None
+        assert tree.root.cid is not None
+        proof[tree.root.cid] = tree.root.block
+    assert invert(root, proof, ops) == trees.build(before)[0]
+
+
+def undone(after: dict[str, bytes], ops: list[RepoOp]) -> dict[str, bytes] | None:
+    """Undo operations on a plain mapping: the slow, obvious way. None where they contradict it."""
+    items = dict(after)
+    for op in reversed(ops):
+        if op.action == "delete":
+            if op.path in items or op.prev is None:
+                return None
+        elif op.path not in items or items[op.path] != op.cid:
+            return None
+        items.pop(op.path, None)
+        if op.action != "create":
+            if op.prev is None:
+                return None
+            items[op.path] = op.prev
+    return items
+
+
+operations = st.builds(
+    RepoOp, st.sampled_from(["create", "update", "delete"]), paths, values | st.none(), values | st.none()
+)
+
+
+@given(
+    st.dictionaries(paths, values, max_size=40),
+    st.lists(st.tuples(paths, values | st.none()), max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), operations), max_size=2),
+    st.sets(st.integers(0, 5), max_size=1),
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_operations_claim_the_answer_is_that_of_a_plain_mapping(
+    before: dict[str, bytes],
+    changes: list[tuple[str, bytes | None]],
+    inserted: list[tuple[int, RepoOp]],
+    left_out: set[int],
+) -> None:
+    _, after, ops = commit(before, changes)
+    claimed = [op for index, op in enumerate(ops) if index not in left_out]
+    for index, op in inserted:
+        claimed.insert(index, op)
+    root, blocks = trees.build(after)
+    expected = undone(after, claimed)
+    if expected is None:
+        with pytest.raises(Rejected) as caught:
+            invert(root, blocks, claimed)
+        assert caught.value.reason in ("op-mismatch", "no-prev")
+    else:
+        assert invert(root, blocks, claimed) == trees.build(expected)[0]
+
+
+def records(count: int) -> dict[str, bytes]:
+    return {f"c/{number:04}": cid_of(str(number).encode()) for number in range(count)}
+
+
+def test_a_key_that_is_created_and_deleted_in_one_commit_leaves_no_trace() -> None:
+    before = records(30)
+    _, after, ops = commit(before, [("c/new", OTHER), ("c/new", None)])
+    assert after == before
+    root, blocks = trees.build(before)
+    assert invert(root, blocks, ops) == root
+
+
+def test_what_a_proof_leaves_out_is_named() -> None:
+    _, after, ops = commit(records(100), [("c/0050", None), ("c/new", OTHER)])
+    root, blocks = trees.build(after)
+    needed = 0
+    for left_out in blocks:
+        rest = {key: block for key, block in blocks.items() if key != left_out}
+        try:
+            assert invert(root, rest, ops) == trees.build(records(100))[0]
+        except Rejected as error:
+            assert error.reason == "missing-block"
+            needed += 1
+    assert 0 < needed < len(blocks)
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        (RepoOp("create", "c/0001", OTHER, None), "op-mismatch"),
+        (RepoOp("create", "c/0001", None, None), "op-mismatch"),
+        (RepoOp("create", "c/absent", OTHER, None), "op-mismatch"),
+        (RepoOp("update", "c/0001", OTHER, OTHER), "op-mismatch"),
+        (RepoOp("update", "c/0001", cid_of(b"1"), None), "no-prev"),
+        (RepoOp("delete", "c/0001", None, OTHER), "op-mismatch"),
+        (RepoOp("delete", "c/absent", None, None), "no-prev"),
+        (RepoOp("transmute", "c/0001", OTHER, None), "bad-op"),
+    ],
+    ids=str,
+)
+def test_an_operation_that_the_tree_contradicts_is_refused(op: RepoOp, reason: str) -> None:
+    root, blocks = trees.build(records(20))
+    with pytest.raises(Rejected) as caught:
+        invert(root, blocks, [op])
+    assert caught.value.reason == reason
+
+
+def test_every_key_is_found_and_no_other() -> None:
+    items = records(80)
+    root, blocks = trees.build(items)
+    tree = PartialTree(root, blocks)
+    for key, value in items.items():
+        assert tree.find(key.encode()) == value
+        assert tree.find(key.encode() + b"x") is None
+    assert PartialTree(EMPTY_TREE, {}).find(b"c/1") is None
+
+
+def test_a_tree_of_wrong_heights_is_refused() -> None:
+    blocks: dict[bytes, bytes] = {}
+    names = sorted(
+        [
+            next(k for k in records(900) if trees.height(k) == 0),
+            next(k for k in records(900) if trees.height(k) == 1),
+        ]
+    )
+    root, block = trees.encode_node(names, [OTHER, OTHER], [None, None, None])
+    blocks[root] = block
+    with pytest.raises(Rejected, match="height"):
+        invert(root, blocks, [RepoOp("create", names[0], OTHER, None)])
+
+
+def test_keys_outside_their_parents_bounds_are_refused() -> None:
+    blocks: dict[bytes, bytes] = {}
+    top = next(k for k in records(900) if trees.height(k) == 1)
+    high = next(k for n in range(900) if trees.height(k := f"z/{n}") == 0)
+    child, block = trees.encode_node([high], [OTHER], [None, None])
+    blocks[child] = block
+    root, block = trees.encode_node([top], [OTHER], [child, None])
+    blocks[root] = block
+    with pytest.raises(Rejected, match="ascend"):
+        PartialTree(root, blocks).find(b"c/0000")

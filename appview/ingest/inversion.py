@@ -52,7 +52,7 @@ class PartialTree:
 
     def __init__(self, root: bytes, blocks: Mapping[bytes, bytes]) -> None:
         self._blocks = blocks
-        self._root: _Node | bytes | None = None if root == EMPTY_TREE else self._read(root, None, b"", b"")
+        self._root: _Node | bytes | None = None if root == EMPTY_TREE else root
 
     def undo(self, op: RepoOp) -> None:
         """Undo one operation."""
@@ -76,10 +76,8 @@ class PartialTree:
 
     def find(self, key: bytes) -> bytes | None:
         """Find the CID of a key's record, None where the tree has no such key."""
-        node = self._root
-        low, high = b"", b""
+        node, low, high = self._top(), b"", b""
         while node is not None:
-            node = self._load(node, low, high)
             at = bisect_left(node.keys, key)
             if at < len(node.keys) and node.keys[at] == key:
                 return node.values[at]
@@ -119,14 +117,17 @@ class PartialTree:
             child = node.children[at] = self._read(child or b"", node.height - 1, low, high)
         return child, low, high
 
-    def _load(self, node: _Node | bytes, low: bytes, high: bytes) -> _Node:
-        return self._read(node, None, low, high) if isinstance(node, bytes) else node
+    def _top(self) -> _Node | None:
+        """Load the root, once something asks for more than its CID."""
+        if isinstance(self._root, bytes):
+            self._root = self._read(self._root, None, b"", b"")
+        return self._root
 
     def _path(self, key: bytes) -> tuple[list[tuple[_Node, int]], tuple[bytes, bytes]]:
         """Descend to the node that holds `key`. Returns (nodes and places, the last one's bounds)."""
         path: list[tuple[_Node, int]] = []
         low, high = b"", b""
-        node = None if self._root is None else self._load(self._root, low, high)
+        node = self._top()
         while node is not None:
             at = bisect_left(node.keys, key)
             path.append((node, at))
@@ -203,7 +204,7 @@ class PartialTree:
 
     def _insert(self, key: bytes, value: bytes) -> None:
         height = key_height(key)
-        root = None if self._root is None else self._load(self._root, b"", b"")
+        root = self._top()
         if root is None:
             self._root = _Node(height, [key], [value], [None, None])
             return

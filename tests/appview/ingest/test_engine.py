@@ -1,0 +1,455 @@
+"""The verification engine, one behaviour a test. The shell is played by hand: commands are looked at only."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+import pytest
+
+from appview.ingest.commands import (
+    AccountStatus,
+    Apply,
+    Command,
+    Drop,
+    FetchIdentity,
+    IdentityChanged,
+    RepoState,
+    Resync,
+    Untracked,
+)
+from appview.ingest.crypto import PublicKey
+from appview.ingest.did_documents import Identity, read_document
+from appview.ingest.engine import (
+    IDENTITY_RETRY,
+    MAX_IDENTITY_RETRY,
+    MAX_WAITING_BYTES,
+    MAX_WAITING_EVENTS,
+    REFRESH_INTERVAL,
+    SECOND,
+    Engine,
+)
+from appview.ingest.errors import InvalidDocument
+from appview.ingest.frames import parse_frame
+from lexicons.syntax import Did
+from tests.network.synthetic import CORRUPTIONS, K256, Account, Draft, error_frame, info_frame
+
+MEMORY = "garden.engram.memory"
+POST = "app.bsky.feed.post"
+T = TypeVar("T")
+
+
+class Desk:
+    """An engine, one account whose repo it knows, and a clock that moves only when told."""
+
+    def __init__(self, records: int = 3) -> None:
+        self.engine = Engine()
+        self.now = time.time_ns() // 1000
+        self.account = Account("alice.test", pds="https://pds.example.com")
+        self.did = Did(self.account.did)
+        self.count = 0
+        for _ in range(records):
+            self.draft()
+        state = RepoState(self.account.rev, self.account.data, "synchronized")
+        assert self.engine.track(self.did, state) == []
+        self.resolve()
+
+    def identity(self) -> Identity:
+        return read_document(self.did, self.account.document())
+
+    def resolve(self) -> list[Command]:
+        return self.engine.identity_resolved(self.did, self.identity(), self.now)
+
+    def draft(self, collection: str = MEMORY) -> Draft:
+        self.count += 1
+        return self.account.create(collection, f"r{self.count}", {"text": f"memory {self.count}"})
+
+    def receive(self, frame: bytes | Draft, host: str | None = None) -> list[Command]:
+        event = parse_frame(frame.frame(1) if isinstance(frame, Draft) else frame)
+        assert event is not None
+        return self.engine.receive(event, self.now, host)
+
+    def corrupt(self, name: str) -> list[Command]:
+        draft = self.draft()
+        CORRUPTIONS[name](draft)
+        return self.receive(draft)
+
+    def resynced(self, resync: Command) -> list[Command]:
+        assert isinstance(resync, Resync)
+        assert self.account.rev is not None
+        assert self.account.data is not None
+        return self.engine.resynced(self.did, self.account.rev, self.account.data, self.now, resync.attempt)
+
+    @property
+    def sync(self) -> str:
+        state = self.engine.state(self.did)
+        assert state is not None
+        return state.sync
+
+
+def applied(commands: list[Command]) -> list[str]:
+    """The record keys of what is applied; anything else fails."""
+    assert all(isinstance(command, Apply) for command in commands), commands
+    return [op.rkey for command in commands if isinstance(command, Apply) for op in command.commit.ops]
+
+
+def only(commands: list[Command], kind: type[T]) -> T:
+    assert len(commands) == 1, commands
+    assert isinstance(commands[0], kind), commands
+    return commands[0]
+
+
+def reasons(commands: list[Command]) -> list[Any]:
+    return [(type(each).__name__, getattr(each, "reason", None)) for each in commands]
+
+
+def test_commits_that_follow_each_other_are_applied() -> None:
+    desk = Desk()
+    for number in range(4, 8):
+        assert applied(desk.receive(desk.draft())) == [f"r{number}"]
+    state = desk.engine.state(desk.did)
+    assert state is not None
+    assert (state.rev, state.data) == (desk.account.rev, desk.account.data)
+
+
+def test_commits_to_other_collections_are_part_of_the_chain() -> None:
+    desk = Desk()
+    applied(desk.receive(desk.draft(POST)))
+    assert applied(desk.receive(desk.draft())) == ["r5"]
+
+
+def test_a_replay_changes_nothing() -> None:
+    desk = Desk()
+    frame = desk.draft().frame(1)
+    desk.receive(frame)
+    assert only(desk.receive(frame), Drop).reason == "old-rev"
+
+
+def test_an_untracked_account_is_shown_only_with_records_of_ours() -> None:
+    desk = Desk()
+    stranger = Account()
+    assert desk.receive(stranger.create(POST, "one", {"text": "garden.engram is fine"})) == []
+    command = only(desk.receive(stranger.create(MEMORY, "one", {"text": "x"})), Untracked)
+    assert command.did == stranger.did
+    assert command.commit.ops[0].path == f"{MEMORY}/one"
+    assert only(desk.receive(stranger.identity_frame(1)), IdentityChanged).did == stranger.did
+    assert desk.receive(stranger.account_frame(1)) == []
+    assert desk.receive(stranger.sync_frame(1)) == []
+
+
+def test_words_of_the_host_ask_for_nothing() -> None:
+    desk = Desk()
+    assert desk.receive(info_frame("OutdatedCursor")) == []
+    assert desk.receive(error_frame("ConsumerTooSlow")) == []
+
+
+def test_a_new_repo_is_fetched_whole_and_what_comes_meanwhile_follows() -> None:
+    desk = Desk()
+    desk.engine.untrack(desk.did)
+    resync = only(desk.engine.track(desk.did), Resync)
+    assert resync.reason == "new"
+    assert desk.did.encode() in desk.engine.tracked
+    assert desk.receive(desk.draft()) == []
+    rev, data = desk.account.rev, desk.account.data
+    assert desk.receive(desk.draft()) == []
+    assert desk.receive(desk.draft()) == []
+    assert rev is not None
+    assert data is not None
+    assert desk.sync == "desynchronized"
+    desk.resolve()
+    commands = desk.engine.resynced(desk.did, rev, data, desk.now, resync.attempt)
+    assert reasons(commands[:1]) == [("Drop", "old-rev")]
+    assert applied(commands[1:]) == ["r5", "r6"]
+    assert desk.sync == "synchronized"
+    assert desk.engine.waiting == (0, 0)
+
+
+def test_a_lost_commit_shows_with_the_next_one() -> None:
+    desk = Desk()
+    desk.draft()
+    resync = only(desk.receive(desk.draft()), Resync)
+    assert resync.reason == "prev-data-mismatch"
+    assert desk.receive(desk.draft()) == []
+    assert reasons(desk.resynced(resync)) == [("Drop", "old-rev"), ("Drop", "old-rev")]
+    assert applied(desk.receive(desk.draft())) == ["r7"]
+
+
+def test_a_repo_without_a_known_key_waits_and_its_neighbour_does_not() -> None:
+    desk = Desk()
+    bob = Account("bob.test", pds="https://pds.example.com")
+    bob.create(MEMORY, "one", {"text": "x"})
+    desk.engine.track(Did(bob.did), RepoState(bob.rev, bob.data, "synchronized"))
+    fetch = only(desk.receive(bob.create(MEMORY, "two", {"text": "y"})), FetchIdentity)
+    assert (fetch.did, fetch.force) == (bob.did, False)
+    assert desk.receive(bob.create(MEMORY, "three", {"text": "z"})) == []
+    assert applied(desk.receive(desk.draft())) == ["r4"]
+    identity = read_document(Did(bob.did), bob.document())
+    assert applied(desk.engine.identity_resolved(Did(bob.did), identity, desk.now)) == ["two", "three"]
+
+
+def test_a_rotated_key_is_found_with_one_refresh() -> None:
+    desk = Desk()
+    desk.account.key = K256()
+    fetch = only(desk.receive(desk.draft()), FetchIdentity)
+    assert fetch.force
+    assert applied(desk.resolve()) == ["r4"]
+
+
+def test_a_forged_commit_is_refused_after_one_refresh_and_moves_nothing() -> None:
+    desk = Desk()
+    before = desk.engine.state(desk.did)
+    assert only(desk.corrupt("wrong-key"), FetchIdentity).force
+    assert only(desk.resolve(), Drop).reason == "bad-signature"
+    assert desk.engine.state(desk.did) == before
+
+
+def test_forgeries_cause_one_refresh_a_minute() -> None:
+    desk = Desk()
+    fetched = 0
+    for second in range(180):
+        draft = desk.account.draft()
+        CORRUPTIONS["wrong-key"](draft)
+        commands = [*desk.receive(draft), *desk.engine.tick(desk.now)]
+        if any(isinstance(command, FetchIdentity) for command in commands):
+            fetched += 1
+            desk.resolve()
+        assert fetched <= second // 60 + 1
+        desk.now += SECOND
+    assert fetched == 3
+
+
+def test_what_was_refused_between_refreshes_is_made_good_when_the_key_turns_out_to_be_new() -> None:
+    desk = Desk()
+    desk.corrupt("wrong-key")
+    desk.resolve()
+    desk.account.key = K256()
+    desk.now += 10 * SECOND
+    assert only(desk.receive(desk.draft()), Drop).reason == "bad-signature"
+    assert desk.engine.tick(desk.now) == []
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    assert only(desk.resolve(), Resync).reason == "moved"
+
+
+def test_after_an_identity_message_commits_wait_for_the_new_document() -> None:
+    desk = Desk()
+    changed, fetch = desk.receive(desk.account.identity_frame(1))
+    assert isinstance(changed, IdentityChanged)
+    assert isinstance(fetch, FetchIdentity)
+    stolen = desk.draft()  # signed by the old key
+    assert desk.receive(stolen) == []
+    desk.account.key = K256()
+    assert only(desk.resolve(), FetchIdentity).force
+    assert only(desk.resolve(), Drop).reason == "bad-signature"
+
+
+def test_an_identity_that_changes_while_it_is_fetched_is_fetched_again() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1))
+    assert reasons(desk.receive(desk.account.identity_frame(2))) == [("IdentityChanged", None)]
+    assert only(desk.resolve(), FetchIdentity).force
+    assert desk.resolve() == []
+
+
+def test_an_identity_that_cannot_be_had_is_asked_for_again_ever_more_rarely() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1))
+    assert desk.receive(desk.draft()) == []
+    waits = []
+    for _ in range(12):
+        assert desk.engine.identity_resolved(desk.did, InvalidDocument("no key"), desk.now) == []
+        start = desk.now
+        while not (commands := desk.engine.tick(desk.now)):
+            desk.now += SECOND
+        assert only(commands, FetchIdentity).force
+        waits.append(desk.now - start)
+    assert waits[:3] == [IDENTITY_RETRY, 2 * IDENTITY_RETRY, 4 * IDENTITY_RETRY]
+    assert waits[-1] == MAX_IDENTITY_RETRY
+    assert applied(desk.resolve()) == ["r4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("high-s", "high-s"),
+        ("bad-record-hash", "bad-block-hash"),
+        ("missing-record", "missing-block"),
+        ("op-for-other-path", "op-mismatch"),
+        ("hidden-op", "op-mismatch"),
+        ("no-prev-data", "no-prev"),
+        ("too-big", "too-big"),
+        ("rebase", "rebase"),
+        ("truncated-car", "malformed-car"),
+        ("rev", "rev-mismatch"),
+    ],
+)
+def test_a_broken_commit_is_refused_and_the_repo_fetched(name: str, reason: str) -> None:
+    desk = Desk()
+    commands = desk.corrupt("other-rev" if name == "rev" else name)
+    assert reasons(commands) == [("Drop", reason), ("Resync", reason)]
+    assert desk.resynced(commands[1]) == []
+    assert applied(desk.receive(desk.draft())) == ["r5"]
+
+
+@pytest.mark.parametrize(("name", "reason"), [("other-did", "did-mismatch"), ("future-rev", "future-rev")])
+def test_a_message_that_says_nothing_of_the_repo_is_only_refused(name: str, reason: str) -> None:
+    desk = Desk()
+    assert reasons(desk.corrupt(name)) == [("Drop", reason)]
+    assert desk.sync == "synchronized"
+
+
+def test_a_rev_of_the_future_does_not_freeze_the_repo() -> None:
+    desk = Desk()
+    desk.corrupt("future-rev")
+    resync = only(desk.receive(desk.draft()), Resync)
+    desk.resynced(resync)
+    assert applied(desk.receive(desk.draft())) == ["r6"]
+
+
+def test_a_commit_in_the_name_of_another_account_does_it_no_harm() -> None:
+    desk = Desk()
+    mallory = Account()
+    mallory.create(MEMORY, "one", {"text": "x"})
+    draft = mallory.create(MEMORY, "two", {"text": "y"})
+    draft.body["repo"] = desk.account.did
+    assert reasons(desk.receive(draft)) == [("Drop", "did-mismatch")]
+    assert applied(desk.receive(desk.draft())) == ["r4"]
+
+
+def test_a_sync_message_moves_the_rev_or_asks_for_the_repo() -> None:
+    desk = Desk()
+    data = desk.account.data
+    desk.account.draft()
+    command = only(desk.receive(desk.account.sync_frame(1)), Apply)
+    assert (command.commit.ops, command.commit.data, command.commit.rev) == ((), data, desk.account.rev)
+    desk.draft()
+    assert only(desk.receive(desk.account.sync_frame(2)), Resync).reason == "sync"
+
+
+def test_a_message_that_cannot_be_read_counts_as_lost() -> None:
+    desk = Desk()
+    assert desk.engine.malformed(None, "?") == []
+    assert desk.engine.malformed(Did(Account().did), "?") == []
+    drop, resync = desk.engine.malformed(desk.did, "201 operations")
+    assert reasons([drop, resync]) == [("Drop", "malformed-frame"), ("Resync", "malformed-frame")]
+    assert reasons(desk.engine.malformed(desk.did, "again")) == [("Drop", "malformed-frame")]
+    again = only(desk.resynced(resync), Resync)  # the second loss came after the repo was fetched, perhaps
+    assert desk.resynced(again) == []
+    assert desk.sync == "synchronized"
+
+
+def test_a_hidden_account_is_hidden_at_once_and_fetched_when_it_is_back() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "takendown"
+    command = only(desk.receive(desk.account.account_frame(1)), AccountStatus)
+    assert (command.active, command.status) == (False, "takendown")
+    assert desk.receive(desk.account.account_frame(2)) == []
+    assert only(desk.receive(desk.draft()), Drop).reason == "account-inactive"
+    desk.account.active, desk.account.status = True, None
+    status, resync = desk.receive(desk.account.account_frame(3))
+    assert isinstance(status, AccountStatus)
+    assert status.active
+    assert desk.resynced(resync) == []
+    assert applied(desk.receive(desk.draft())) == ["r5"]
+
+
+def test_a_repo_fetched_before_its_account_was_deleted_is_not_wanted_any_more() -> None:
+    desk = Desk()
+    desk.engine.untrack(desk.did)
+    old = only(desk.engine.track(desk.did), Resync)
+    assert desk.engine.is_current(desk.did, old.attempt)
+    desk.account.active, desk.account.status = False, "deleted"
+    desk.receive(desk.account.account_frame(1))
+    assert not desk.engine.is_current(desk.did, old.attempt)
+    assert desk.engine.state(desk.did) == RepoState(None, None, "unknown", False, "deleted")
+    desk.account.active, desk.account.status = True, None
+    new = desk.receive(desk.account.account_frame(2))[1]
+    assert isinstance(new, Resync)
+    assert not desk.engine.is_current(desk.did, old.attempt)
+    assert desk.resynced(old) == []
+    assert desk.sync == "desynchronized"
+    desk.resynced(new)
+    assert desk.sync == "synchronized"
+
+
+def test_a_repo_tracked_from_a_stored_state_goes_on_where_it_was() -> None:
+    desk = Desk()
+    state = desk.engine.state(desk.did)
+    engine = Engine()
+    assert engine.track(desk.did, state) == []
+    assert only(Engine().track(desk.did, RepoState("3", b"", "desynchronized")), Resync).reason == "asked"
+    assert Engine().track(desk.did, RepoState("3", b"", "desynchronized", False, "takendown")) == []
+    assert engine.track(desk.did, RepoState()) == []  # already tracked
+
+
+def test_a_shell_that_failed_to_apply_can_take_its_trust_back() -> None:
+    desk = Desk()
+    assert only(desk.engine.desynchronize(desk.did), Resync).reason == "asked"
+    assert desk.engine.desynchronize(Did(Account().did)) == []
+
+
+def test_late_events_of_an_old_host_are_refused_after_a_look_at_the_document() -> None:
+    desk = Desk()
+    old, new = "https://pds.example.com", "https://new.example.com"
+    assert applied(desk.receive(desk.draft(), old)) == ["r4"]
+    desk.account.pds = new
+    assert only(desk.receive(desk.draft(), new), FetchIdentity).force
+    assert applied(desk.resolve()) == ["r5"]
+    late = desk.draft().frame(1)
+    assert only(desk.receive(late, old), Drop).reason == "wrong-host"
+    assert applied(desk.receive(late, new)) == ["r6"]
+    assert applied(desk.receive(desk.draft())) == ["r7"]  # from a relay
+
+
+def test_what_waits_is_bounded_and_what_overflows_is_made_good() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1))
+    for _ in range(MAX_WAITING_EVENTS):
+        assert desk.receive(desk.account.draft()) == []
+    assert desk.engine.waiting[0] == MAX_WAITING_EVENTS
+    desk.receive(desk.draft())
+    assert desk.engine.waiting == (0, 0)
+    resync = only(desk.resolve(), Resync)
+    assert resync.reason == "overflow"
+    assert desk.resynced(resync) == []
+    assert desk.sync == "synchronized"
+
+
+def test_what_overflows_while_the_repo_is_fetched_has_it_fetched_again() -> None:
+    desk = Desk()
+    first = only(desk.engine.desynchronize(desk.did), Resync)
+    assert desk.account.rev is not None
+    assert desk.account.data is not None
+    rev, data = desk.account.rev, desk.account.data
+    big = {"text": "x" * 900_000}
+    received = 0
+    while desk.engine.waiting[1] or not received:
+        received += 1
+        desk.receive(desk.account.create(MEMORY, f"big-{received}", big))
+        assert desk.engine.waiting[1] <= MAX_WAITING_BYTES
+    assert received == MAX_WAITING_BYTES // 900_000 + 1
+    second = only(desk.engine.resynced(desk.did, rev, data, desk.now, first.attempt), Resync)
+    assert second.reason == "overflow"
+    assert desk.resynced(second) == []
+    assert desk.sync == "synchronized"
+
+
+def test_an_account_that_is_not_tracked_any_more_is_forgotten() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1))
+    desk.receive(desk.draft())
+    desk.engine.untrack(desk.did)
+    assert desk.engine.waiting == (0, 0)
+    assert desk.engine.tracked == set()
+    assert desk.engine.state(desk.did) is None
+    assert desk.resolve() == []
+    assert desk.engine.resynced(desk.did, "3", b"", desk.now, 1) == []
+    assert desk.engine.tick(desk.now + 3_600 * SECOND) == []
+
+
+def test_keys_are_compared_not_their_spelling() -> None:
+    desk = Desk()
+    desk.account.legacy_document = True
+    assert desk.identity().key == PublicKey.from_did_key(desk.account.key.did_key)
+    assert desk.resolve() == []
+    assert applied(desk.receive(desk.draft())) == ["r4"]

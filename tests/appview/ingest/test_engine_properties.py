@@ -1,0 +1,278 @@
+"""The invariants of the engine, under histories that hypothesis makes up.
+
+A small world plays host, directory and shell: it writes to repos, loses, repeats and forges messages, rotates
+keys with and without a word, hides accounts, answers late or with an error. After every step, what was
+applied for a repo must be what that repo held at the rev that the engine names; and once the faults are over,
+what it holds now.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from appview.ingest.commands import (
+    AccountStatus,
+    Apply,
+    Command,
+    Drop,
+    FetchIdentity,
+    IdentityChanged,
+    Resync,
+    Untracked,
+)
+from appview.ingest.did_documents import Identity, read_document
+from appview.ingest.engine import MAX_WAITING_TOTAL, REFRESH_INTERVAL, SECOND, Engine
+from appview.ingest.errors import InvalidDocument, MalformedFrame, Rejected
+from appview.ingest.frames import concerns, parse_frame
+from appview.ingest.snapshots import prove_repo
+from lexicons.syntax import Did
+from tests.network.synthetic import CORRUPTIONS, K256, Account, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.network.synthetic import Draft
+
+MEMORY = "garden.engram.memory"
+POST = "app.bsky.feed.post"
+ACCOUNTS = 2
+
+which = st.integers(0, ACCOUNTS - 1)
+writes = st.lists(
+    st.tuples(st.sampled_from([MEMORY, POST]), st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=4
+)
+
+
+class World(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Engine()
+        self.now = time.time_ns() // 1000
+        self.accounts = [
+            Account(f"account{number}.test", pds="https://pds.example.com") for number in range(ACCOUNTS)
+        ]
+        self.names = {Did(account.did): account for account in self.accounts}
+        self.held: dict[str, dict[str, dict[str, bytes]]] = {account.did: {} for account in self.accounts}
+        self.served: dict[str, dict[str, bytes]] = {account.did: {} for account in self.accounts}
+        self.hidden: set[str] = set()
+        self.fetches: list[FetchIdentity] = []
+        self.resyncs: list[tuple[Resync, bytes | None]] = []  # with the repo, once it was fetched
+        self.sent: list[bytes] = []
+
+    @initialize()
+    def begin(self) -> None:
+        for account in self.accounts:
+            self.write(account, [Write("create", MEMORY, "first", {"text": "x"})])
+            self.carry_out(self.engine.track(Did(account.did)))
+
+    # The hosts
+
+    def write(self, account: Account, changes: Sequence[Write]) -> Draft:
+        draft = account.draft(*changes)
+        assert account.rev is not None
+        self.held[account.did][account.rev] = {
+            path: cid for path, cid in account.records.items() if path.startswith(MEMORY)
+        }
+        return draft
+
+    def drafted(self, account: Account, plan: list[tuple[str, int, int]]) -> Draft:
+        changes: dict[str, Write] = {}
+        for collection, number, what in plan:
+            path = f"{collection}/{number}"
+            if path in changes:
+                continue
+            if path not in account.records:
+                changes[path] = Write("create", collection, str(number), {"text": f"{what}"})
+            elif what:
+                changes[path] = Write("update", collection, str(number), {"text": f"new {what}"})
+            else:
+                changes[path] = Write("delete", collection, str(number))
+        return self.write(account, list(changes.values()))
+
+    def deliver(self, frame: bytes) -> None:
+        self.sent.append(frame)
+        if not concerns(frame, b"garden.engram", self.engine.tracked):
+            return
+        try:
+            event = parse_frame(frame)
+        except MalformedFrame as error:
+            self.carry_out(self.engine.malformed(error.did, str(error)))
+            return
+        assert event is not None
+        self.carry_out(self.engine.receive(event, self.now))
+
+    @rule(who=which, plan=writes)
+    def commit(self, who: int, plan: list[tuple[str, int, int]]) -> None:
+        self.deliver(self.drafted(self.accounts[who], plan).frame(1))
+
+    @rule(who=which, plan=writes)
+    def commit_that_is_lost(self, who: int, plan: list[tuple[str, int, int]]) -> None:
+        self.drafted(self.accounts[who], plan)
+
+    @rule(who=which, plan=writes, name=st.sampled_from(sorted(CORRUPTIONS)))
+    def commit_that_is_corrupted(self, who: int, plan: list[tuple[str, int, int]], name: str) -> None:
+        plan = [(MEMORY, 100 + len(self.sent), 1), *plan]
+        draft = self.drafted(self.accounts[who], plan)
+        CORRUPTIONS[name](draft)
+        self.deliver(draft.frame(1))
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        self.deliver(data.draw(st.sampled_from(self.sent[-20:])))
+
+    @rule(who=which)
+    def sync(self, who: int) -> None:
+        self.deliver(self.accounts[who].sync_frame(1))
+
+    @rule(who=which, announce=st.booleans())
+    def rotate(self, who: int, announce: bool) -> None:
+        self.accounts[who].key = K256()
+        self.write(self.accounts[who], [])  # the host signs its repo again
+        if announce:
+            self.deliver(self.accounts[who].identity_frame(1))
+
+    @rule(who=which, status=st.sampled_from(["takendown", "deactivated", None, None]))
+    def change_status(self, who: int, status: str | None) -> None:
+        account = self.accounts[who]
+        account.active, account.status = status is None, status
+        self.deliver(account.account_frame(1))
+
+    @rule(seconds=st.sampled_from([1, 10, 61, 700]))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds * SECOND
+        self.carry_out(self.engine.tick(self.now))
+
+    # The shell
+
+    def carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Apply(commit=commit):
+                    served = self.served[commit.did]
+                    state = self.engine.state(commit.did)
+                    assert state is not None
+                    for op in commit.ops:
+                        path = f"{op.collection}/{op.rkey}"
+                        if op.collection != MEMORY:
+                            continue
+                        if op.cid is None:
+                            assert path in served
+                            del served[path]
+                        else:
+                            served[path] = op.cid
+                    assert served == self.held[commit.did][commit.rev], "invariant 1: the chain"
+                case FetchIdentity():
+                    self.fetches.append(command)
+                case Resync():
+                    self.resyncs.append((command, None))
+                case AccountStatus():
+                    (self.hidden.discard if command.active else self.hidden.add)(command.did)
+                case Untracked():
+                    assert command.did not in self.names
+                case Drop() | IdentityChanged():
+                    pass
+
+    def identity(self, did: Did) -> Identity:
+        return read_document(did, self.names[did].document())
+
+    @precondition(lambda self: self.fetches)
+    @rule(fails=st.booleans())
+    def answer_identity(self, fails: bool) -> None:
+        did = self.fetches.pop(0).did
+        outcome = InvalidDocument("not today") if fails else self.identity(did)
+        self.carry_out(self.engine.identity_resolved(did, outcome, self.now))
+
+    @precondition(lambda self: any(repo is None for _, repo in self.resyncs))
+    @rule()
+    def fetch_repo(self) -> None:
+        at = next(index for index, (_, repo) in enumerate(self.resyncs) if repo is None)
+        command, _ = self.resyncs[at]
+        self.resyncs[at] = (command, self.names[command.did].export())
+
+    @precondition(lambda self: any(repo is not None for _, repo in self.resyncs))
+    @rule()
+    def apply_repo(self) -> None:
+        at = next(index for index, (_, repo) in enumerate(self.resyncs) if repo is not None)
+        command, repo = self.resyncs.pop(at)
+        assert repo is not None
+        did = command.did
+        if not self.engine.is_current(did, command.attempt):
+            return
+        try:
+            rev, data, records = prove_repo(did, self.identity(did).key, [repo], self.now, MEMORY.__eq__)
+        except Rejected:  # signed before a rotation: fetch it again
+            self.resyncs.append((command, None))
+            return
+        self.served[did] = {f"{each.collection}/{each.rkey}": each.cid for each in records}
+        self.carry_out(self.engine.resynced(did, rev, data, self.now, command.attempt))
+
+    # What must hold
+
+    @invariant()
+    def what_is_served_is_what_the_repo_held(self) -> None:
+        for did, account in self.names.items():
+            state = self.engine.state(did)
+            if state is None or state.rev is None:
+                continue
+            assert self.served[did] == self.held[account.did][state.rev]
+            assert (did in self.hidden) == (not state.active)
+
+    @invariant()
+    def what_is_not_synchronized_is_being_fetched(self) -> None:
+        for did in self.names:
+            state = self.engine.state(did)
+            if state is None or not state.active or state.sync == "synchronized":
+                continue
+            current = [each for each, _ in self.resyncs if self.engine.is_current(did, each.attempt)]
+            assert len(current) == 1, "invariant 2: one resync for a repo that is not synchronized"
+
+    @invariant()
+    def what_waits_is_bounded(self) -> None:
+        count, size = self.engine.waiting
+        assert 0 <= size <= MAX_WAITING_TOTAL
+        assert (count == 0) == (size == 0)
+
+    def teardown(self) -> None:
+        """End the faults: answer everything, send one honest commit, and compare."""
+        if not self.sent and not self.resyncs:
+            return
+        for account in self.accounts:
+            account.active, account.status = True, None
+            self.deliver(account.account_frame(1))
+        self.settle()
+        for account in self.accounts:
+            self.deliver(self.drafted(account, [(MEMORY, 1_000, 1)]).frame(1))
+        self.settle()
+        for did, account in self.names.items():
+            state = self.engine.state(did)
+            assert state is not None
+            assert state.sync == "synchronized"
+            assert (state.rev, state.data) == (account.rev, account.data)
+            assert self.served[did] == self.held[account.did][account.rev or ""]
+        assert self.engine.waiting == (0, 0)
+
+    def settle(self) -> None:
+        for _ in range(60):
+            while self.fetches:
+                self.answer_identity(fails=False)
+            if any(repo is None for _, repo in self.resyncs):
+                self.fetch_repo()
+            elif self.resyncs:
+                self.apply_repo()
+            else:
+                self.now += REFRESH_INTERVAL + 700 * SECOND
+                commands = self.engine.tick(self.now)
+                if not commands:
+                    return
+                self.carry_out(commands)
+        raise AssertionError("the engine does not come to rest")
+
+
+TestWorld = World.TestCase
+TestWorld.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -19,7 +19,7 @@ import cbrrr
 from appview.ingest.errors import MalformedFrame
 from lexicons.bombs import refuse_bombs
 from lexicons.data import CID_BYTES, DAG_CBOR_PREFIX, RAW_PREFIX, Link
-from lexicons.errors import ContractError
+from lexicons.errors import ContractError, InvalidSyntax
 from lexicons.syntax import Did, Nsid, RecordKey, Tid
 
 if TYPE_CHECKING:
@@ -303,9 +303,10 @@ def _seq(body: dict[str, Any]) -> int:
 
 def _did(body: dict[str, Any], name: str) -> Did:
     text = _field(body, name, str)
-    if not Did.is_valid(text):
-        raise MalformedFrame(f"{name} is not a DID")
-    return Did(text)
+    try:
+        return Did(text)
+    except InvalidSyntax:
+        raise MalformedFrame(f"{name} is not a DID") from None
 
 
 def _rev(body: dict[str, Any]) -> str:

@@ -37,6 +37,22 @@ _LINK_HEAD: Final = b"\xd8\x2a\x58\x25\x00"  # tag 42, 37 bytes, the identity mu
 _NULL: Final = b"\xf6"
 
 
+def _head(kind: int, number: int) -> bytes:
+    if number < 24:
+        return bytes((kind | number,))
+    if number < 0x100:
+        return bytes((kind | 24, number))
+    if number < 0x10000:
+        return bytes((kind | 25, number >> 8, number & 0xFF))
+    return bytes((kind | 26,)) + number.to_bytes(4, "big")
+
+
+# The fields of an entry up to its variable parts, by the length of the key's rest and by the shared length.
+_REST_HEAD: Final = [b"\xa4\x61k" + _head(0x40, length) for length in range(MAX_KEY_BYTES + 1)]
+_SHARED: Final = [b"\x61p" + _head(0x00, length) + b"\x61t" for length in range(MAX_KEY_BYTES + 1)]
+_VALUE_HEAD: Final = b"\x61v" + _LINK_HEAD
+
+
 @dataclass(slots=True)
 class Entries:
     """The content of one node: `children` has one place more than `keys` (before, between and after them)."""
@@ -114,15 +130,11 @@ def encode_node(keys: list[bytes], values: list[bytes], children: list[bytes | N
         shared = _shared(previous, key)
         rest = key[shared:]
         parts += (
-            b"\xa4\x61k",
-            _head(0x40, len(rest)),
+            _REST_HEAD[len(rest)],
             rest,
-            b"\x61p",
-            _head(0x00, shared),
-            b"\x61t",
+            _SHARED[shared],
             _NULL if child is None else _LINK_HEAD + child,
-            b"\x61v",
-            _LINK_HEAD,
+            _VALUE_HEAD,
             value,
         )
         previous = key
@@ -195,23 +207,5 @@ def _child(link: object) -> bytes | None:
 
 def _shared(left: bytes, right: bytes) -> int:
     end = min(len(left), len(right))
-    if left[:end] == right[:end]:
-        return end
-    low, high = 0, end  # left[:low] is shared, left[:high] is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _head(kind: int, number: int) -> bytes:
-    if number < 24:
-        return bytes((kind | number,))
-    if number < 0x100:
-        return bytes((kind | 24, number))
-    if number < 0x10000:
-        return bytes((kind | 25, number >> 8, number & 0xFF))
-    return bytes((kind | 26,)) + number.to_bytes(4, "big")
+    unlike = int.from_bytes(left[:end], "big") ^ int.from_bytes(right[:end], "big")
+    return end - (unlike.bit_length() + 7) // 8

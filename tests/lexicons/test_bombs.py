@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lexicons.bombs import MAX_UNCHECKED_ARRAYS, refuse_bombs
+from lexicons.bombs import HARMLESS_BYTES, MAX_UNCHECKED_ITEMS, refuse_bombs
 from lexicons.data import decode
 from lexicons.errors import InvalidData
 
@@ -26,10 +26,18 @@ def test_arrays_that_claim_the_same_bytes_again_and_again_are_refused() -> None:
 
 
 def test_few_such_arrays_are_left_to_the_decoder() -> None:
-    wide = b"\x99\x20\x00"
-    refuse_bombs(wide * MAX_UNCHECKED_ARRAYS)
+    size = 1_000_000
+    wide = b"\x9a\x00\x0f\x00\x00"
+    few = MAX_UNCHECKED_ITEMS // size
+    refuse_bombs((wide * few).ljust(size, b"\x00"))
     with pytest.raises(InvalidData, match="claim more items"):
-        refuse_bombs(wide * (MAX_UNCHECKED_ARRAYS + 1))
+        refuse_bombs((wide * (few + 1)).ljust(size, b"\x00"))
+
+
+def test_a_small_block_cannot_be_a_bomb() -> None:
+    assert (HARMLESS_BYTES // 3) * HARMLESS_BYTES <= MAX_UNCHECKED_ITEMS
+    with pytest.raises(InvalidData, match="not DAG-CBOR"):
+        decode(nested(2_300, HARMLESS_BYTES))
 
 
 def test_a_vector_full_of_array_heads_is_no_bomb() -> None:
@@ -45,4 +53,4 @@ def test_a_vector_full_of_array_heads_is_no_bomb() -> None:
     )
 )
 def test_no_honest_value_is_refused(value: object) -> None:
-    refuse_bombs(cbrrr.encode_dag_cbor([b"\x99" * (MAX_UNCHECKED_ARRAYS + 1), value]))
+    refuse_bombs(cbrrr.encode_dag_cbor([b"\x99" * 20_000, value]))

@@ -35,6 +35,14 @@ _KEY = re.compile(rb"[A-Za-z0-9_~.:-]+/[A-Za-z0-9_~.:-]+")
 _ZERO_PAIRS: Final = bytes((8 - number.bit_length()) // 2 for number in range(256))
 _LINK_HEAD: Final = b"\xd8\x2a\x58\x25\x00"  # tag 42, 37 bytes, the identity multibase
 _NULL: Final = b"\xf6"
+_CIDS: Final = (DAG_CBOR_PREFIX, RAW_PREFIX)
+_sha256 = hashlib.sha256
+
+
+class _Cid(bytes):
+    """A link inside a node; a type of its own, to be told from bytes, and quicker to make than `Link`."""
+
+    __slots__ = ()
 
 
 def _head(kind: int, number: int) -> bytes:
@@ -85,7 +93,7 @@ def decode_node(block: bytes) -> Entries:
     """Read one node, checking all that one node can show; raise `Rejected` (`bad-node`)."""
     try:
         refuse_bombs(block)
-        node = cbrrr.decode_dag_cbor(block, cid_ctor=Link)
+        node = cbrrr.decode_dag_cbor(block, cid_ctor=_Cid)
     except (InvalidData, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise Rejected("bad-node", f"not DAG-CBOR: {str(error)[:200]}") from None
     if type(node) is not dict or len(node) != 2 or "e" not in node or "l" not in node:
@@ -104,7 +112,7 @@ def decode_node(block: bytes) -> Entries:
             rest, shared, value, child = entry["k"], entry["p"], entry["v"], entry["t"]
         except KeyError:
             raise Rejected("bad-node", "an entry without k, p, v or t") from None
-        if type(rest) is not bytes or type(shared) is not int or type(value) is not Link:
+        if type(rest) is not bytes or type(shared) is not int or type(value) is not _Cid:
             raise Rejected("bad-node", "an entry with a field of the wrong type")
         if not 0 <= shared <= len(previous):
             raise Rejected("bad-node", "a prefix longer than the key before")
@@ -113,10 +121,10 @@ def decode_node(block: bytes) -> Entries:
         key = previous[:shared] + rest
         if len(key) > MAX_KEY_BYTES or not _KEY.fullmatch(key):
             raise Rejected("bad-node", "a key that is not a path of a record")
-        if len(value.cid_bytes) != CID_BYTES or value.cid_bytes[:4] not in (DAG_CBOR_PREFIX, RAW_PREFIX):
+        if len(value) != CID_BYTES or value[:4] not in _CIDS:
             raise Rejected("bad-node", "a value that is not a CID of the data model")
         keys.append(key)
-        values.append(value.cid_bytes)
+        values.append(value)
         children.append(None if child is None else _child(child))
         previous = key
     return Entries(keys, values, children)
@@ -146,7 +154,8 @@ def encode_node(keys: list[bytes], values: list[bytes], children: list[bytes | N
 def check_heights(keys: list[bytes], height: int) -> None:
     """Raise `Rejected` (`bad-node`) unless every key has this height."""
     for key in keys:
-        if key_height(key) != height:
+        first = _sha256(key).digest()[0]
+        if (_ZERO_PAIRS[first] if first else key_height(key)) != height:
             raise Rejected("bad-node", "a key that is not of its node's height")
 
 
@@ -200,9 +209,9 @@ def _node(cid: bytes, block_of: Callable[[bytes], bytes | None]) -> Entries:
 def _child(link: object) -> bytes | None:
     if link is None:
         return None
-    if type(link) is not Link or len(link.cid_bytes) != CID_BYTES or link.cid_bytes[:4] != DAG_CBOR_PREFIX:
+    if type(link) is not _Cid or len(link) != CID_BYTES or link[:4] != DAG_CBOR_PREFIX:
         raise Rejected("bad-node", "a child that is not a link to a node")
-    return link.cid_bytes
+    return link
 
 
 def _shared(left: bytes, right: bytes) -> int:

@@ -110,3 +110,81 @@ async def test_the_servers_speak() -> None:
             assert (await response.json(content_type=None))["id"] == alice.did
         async with http.ws_connect(f"{pds.url}/xrpc/com.atproto.sync.subscribeRepos?cursor=999") as socket:
             assert b"FutureCursor" in await socket.receive_bytes()
+
+
+async def test_the_firehose_fails_on_request() -> None:
+    async with Network() as network, aiohttp.ClientSession() as http:
+        alice = network.account("alice.test")
+        firehose = network.pds[0].firehose
+        url = f"{network.pds[0].url}/xrpc/com.atproto.sync.subscribeRepos"
+        async with http.ws_connect(url) as socket:  # no cursor: the live tail
+            await firehose.until_subscribers(1)
+            firehose.stall()
+            network.create(alice, MEMORY, "one", {"text": "held back"})
+            with pytest.raises(TimeoutError):
+                await socket.receive_bytes(timeout=0.05)
+            firehose.stall(False)
+            assert b"held back" in await socket.receive_bytes(timeout=5)
+            await firehose.fail_connections("ConsumerTooSlow")
+            assert b"ConsumerTooSlow" in await socket.receive_bytes(timeout=5)
+            assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+        await firehose.until_subscribers(0)
+        firehose.forget_below(firehose.seq)
+        async with http.ws_connect(f"{url}?cursor=0") as socket:
+            assert b"OutdatedCursor" in await socket.receive_bytes(timeout=5)
+            assert b"held back" in await socket.receive_bytes(timeout=5)
+            firehose.skip(1_000)
+            seq = network.create(alice, MEMORY, "two", {"text": "after a gap"})
+            assert seq > 1_000
+            assert b"after a gap" in await socket.receive_bytes(timeout=5)
+            await firehose.close_connections()
+            assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+        firehose.reset()
+        async with http.ws_connect(f"{url}?cursor={seq}") as socket:
+            assert b"FutureCursor" in await socket.receive_bytes(timeout=5)
+        firehose.refusing = True
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await http.ws_connect(url)
+        assert firehose.connections == [None, 0, seq, None]
+
+
+async def test_a_server_that_was_stopped_comes_back_where_it_was() -> None:
+    async with Network() as network, aiohttp.ClientSession() as http:
+        pds = network.pds[0]
+        url = pds.url
+        await pds.stop()
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await http.get(f"{url}/xrpc/com.atproto.sync.listRepos")
+        await pds.start()
+        assert pds.url == url
+        async with http.get(f"{url}/xrpc/com.atproto.sync.listRepos") as response:
+            assert response.status == 200
+
+
+async def test_accounts_move_hide_and_answer_as_they_are_told() -> None:
+    async with Network(pds=2) as network, aiohttp.ClientSession() as http:
+        alice = network.account("alice.test")
+        network.create(alice, MEMORY, "one", {"text": "first"})
+        old, new = network.pds
+
+        async def get(url: str) -> tuple[int, bytes]:
+            async with http.get(url) as response:
+                return response.status, await response.read()
+
+        repo = f"/xrpc/com.atproto.sync.getRepo?did={alice.did}"
+        network.set_status(alice, "takendown")
+        status, body = await get(old.url + repo)
+        assert (status, json.loads(body)["error"]) == (400, "RepoTakendown")
+        network.set_status(alice, None)
+        network.move(alice, 1)
+        status, body = await get(old.url + repo)
+        assert (status, json.loads(body)["error"]) == (400, "RepoNotFound")
+        assert (await get(new.url + repo))[0] == 200
+        assert new.url in (await get(f"{network.plc.url}/{alice.did}"))[1].decode()
+        new.fail_with, new.retry_after = 429, "7"
+        assert (await get(new.url + repo))[0] == 429
+        network.plc.gone.add(alice.did)
+        assert (await get(f"{network.plc.url}/{alice.did}"))[0] == 410
+        network.plc.override[alice.did] = b"not json"
+        assert await get(f"{network.plc.url}/{alice.did}") == (200, b"not json")
+        assert network.plc.requests[alice.did] == 3

@@ -9,9 +9,10 @@ imports nothing of the product, so that the two can disagree.
         network.create(alice, "garden.engram.memory", "3k2b", {...}, corrupt="high-s")
 """
 
-from tests.network.synthetic.corruptions import CORRUPTIONS, MALFORMED_FRAMES, RECORDS, oversized_frame
+from tests.network.synthetic.corruptions import CORRUPTIONS
 from tests.network.synthetic.directory import Directory
 from tests.network.synthetic.keys import K256, P256, SigningKey
+from tests.network.synthetic.malformed import MALFORMED_FRAMES, RECORDS, oversized_frame
 from tests.network.synthetic.network import Network
 from tests.network.synthetic.pds import Firehose, Pds
 from tests.network.synthetic.repos import Account, Draft, Write, error_frame, frame, info_frame, tid

@@ -13,8 +13,8 @@ from lexicons.errors import InvalidData
 
 # Items that the decoder may make room for at most without a walk first: 0.1 s of its time. An array of many
 # items takes 3 bytes of head or more and claims at most the whole block: a small block cannot exceed it.
-MAX_UNCHECKED_ITEMS: Final = 50_000_000
-HARMLESS_BYTES: Final = 12_000
+MAX_UNCHECKED_ITEMS: Final = 10_000_000
+HARMLESS_BYTES: Final = 5_000
 _WIDE_ARRAYS: Final = (b"\x99", b"\x9a", b"\x9b")
 _ARRAY: Final = 4
 _LENGTH_BYTES: Final = {24: 1, 25: 2, 26: 4, 27: 8}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cbrrr
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lexicons.bombs import HARMLESS_BYTES, MAX_UNCHECKED_ITEMS, refuse_bombs
@@ -37,7 +37,7 @@ def test_few_such_arrays_are_left_to_the_decoder() -> None:
 def test_a_small_block_cannot_be_a_bomb() -> None:
     assert (HARMLESS_BYTES // 3) * HARMLESS_BYTES <= MAX_UNCHECKED_ITEMS
     with pytest.raises(InvalidData, match="not DAG-CBOR"):
-        decode(nested(2_300, HARMLESS_BYTES))
+        decode(nested(900, HARMLESS_BYTES))
 
 
 def test_a_vector_full_of_array_heads_is_no_bomb() -> None:
@@ -45,6 +45,7 @@ def test_a_vector_full_of_array_heads_is_no_bomb() -> None:
     assert decode(cbrrr.encode_dag_cbor(value)) == value
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary(),

@@ -31,7 +31,7 @@ def test_a_car_is_read_whole() -> None:
 
 
 @given(st.lists(st.integers(1, 4_000), max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_pieces_of_any_size_give_the_same_blocks(sizes: list[int]) -> None:
     data, at, blocks = car([ROOT], BLOCKS), 0, []
     reader = CarReader()

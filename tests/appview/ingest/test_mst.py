@@ -95,7 +95,7 @@ def test_the_example_keys_make_a_tree_that_is_walked_in_order() -> None:
         st.from_regex(r"[a-c]{1,2}/[a-z0-9]{1,3}", fullmatch=True), st.binary(max_size=2), max_size=60
     )
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_every_honest_tree_is_read_back_and_each_node_has_one_form(records: dict[str, bytes]) -> None:
     items = {key: cid_of(value) for key, value in records.items()}
     root, blocks = trees.build(items)

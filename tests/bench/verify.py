@@ -1,12 +1,16 @@
-"""Proof: commits a second on one core with the whole of Sync 1.1, and records a second of a whole repo."""
+"""Proof: commits a second on one core with the whole of Sync 1.1, and records a second of a whole repo.
+
+Seconds are those that this process computed: a busy machine does not make a core look slower than it is.
+"""
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.harness import Figure, benchmark, timed
+from tests.bench.harness import Figure, benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +25,9 @@ def best_rate(count: int, step: Callable[[], object]) -> float:
     """Items a second, the best of a few rounds."""
     rates = []
     for _ in range(ROUNDS):
-        with timed() as timer:
-            step()
-        rates.append(count / timer.seconds)
+        start = time.process_time()
+        step()
+        rates.append(count / (time.process_time() - start))
     return max(rates)
 
 
@@ -62,6 +66,7 @@ async def verify() -> list[Figure]:
             if number >= RECORDS:
                 frames.append(frame)
     now = time.time_ns() // 1000
+    gc.freeze()  # the repos above are no part of what is measured
 
     def prove_all() -> None:
         for frame in frames:
@@ -83,8 +88,8 @@ async def verify() -> list[Figure]:
     def parse_whole() -> None:
         CAR.from_bytes(export)
 
-    note = f"{sum(map(len, frames)) // len(frames):,} bytes a frame"
-    return [
+    note = f"{len(first.records):,} records a repo, {sum(map(len, frames)) // len(frames):,} bytes a frame"
+    figures = [
         Figure(
             "verify.commits",
             best_rate(len(frames), prove_all),
@@ -104,3 +109,5 @@ async def verify() -> list[Figure]:
             note="baseline: SDK CAR, unverified",
         ),
     ]
+    gc.unfreeze()
+    return figures

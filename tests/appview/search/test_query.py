@@ -1,0 +1,98 @@
+"""What a question's text asks for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appview.search.analysis import ANALYSIS
+from appview.search.query import MAX_PHRASES, MAX_TERMS, Phrase, Prefix, Question, read_question
+
+
+def ask(text: str) -> Question:
+    return read_question(ANALYSIS, text)
+
+
+def test_plain_text_is_words() -> None:
+    assert ask("How are the tomatoes watered?") == Question(("how", "are", "the", "tomato", "water"))
+
+
+def test_a_phrase_is_required_and_its_words_count() -> None:
+    question = ask('who said "water the Tomatoes" first')
+    assert question.required == (Phrase(("=water", "=the", "=tomatoes")),)
+    assert {"water", "tomato", "first"} <= set(question.terms)
+
+
+def test_words_and_phrases_can_be_left_out() -> None:
+    question = ask('tomatoes -blight -"too much water"')
+    assert question.terms == ("tomato",)
+    assert question.excluded == (Phrase(("=blight",)), Phrase(("=too", "=much", "=water")))
+
+
+def test_an_identifier_is_left_out_as_its_words_in_order() -> None:
+    assert ask("uri -space_uri").excluded == (Phrase(("=space", "=uri")),)
+
+
+def test_a_beginning_is_looked_for() -> None:
+    assert ask("toma* soup").prefixes == (Prefix("toma"),)
+    assert ask("engram_Sp*").prefixes == (Prefix("engram_sp"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a*",
+        "*",
+        "**",
+        "to*ma",
+        "x -",
+        "- x",
+        "rm --force",
+        "at -5 degrees",
+        'an "open quote',
+        'in"side"out',
+        "a-b",
+    ],
+)
+def test_everything_else_is_plain_text(text: str) -> None:
+    question = ask(text)
+    assert not (question.prefixes or question.required or question.excluded)
+
+
+def test_nothing_but_left_out_words_is_plain_text() -> None:
+    assert ask("-rf") == ask("rf")
+    assert ask('-"a b"').terms == ("a", "b")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "?!", '""', "\x00", "-", '"\x00"', "*"])
+def test_a_question_that_says_nothing_is_empty(text: str) -> None:
+    assert ask(text).is_empty
+
+
+def test_a_run_asks_for_its_pairs_and_one_letter_for_itself() -> None:
+    assert ask("東京都").terms == ("東京", "京都")
+    assert ask("都").terms == ("都",)
+    phrase = Phrase(("=東京", "=京都", "=都", "=abc"))
+    assert ask('"東京都 abc"').required == (phrase,)
+
+
+def test_long_questions_are_cut_and_say_so() -> None:
+    assert not ask(" ".join(f"w{number}" for number in range(MAX_TERMS))).cut
+    question = ask(" ".join(f"w{number}" for number in range(MAX_TERMS + 1)))
+    assert question.cut
+    assert len(question.terms) == MAX_TERMS
+    assert not ask("x " + " ".join(f"-w{number}" for number in range(MAX_PHRASES))).cut
+    assert ask("x " + " ".join(f"-w{number}" for number in range(MAX_PHRASES + 1))).cut
+
+
+@given(st.text(max_size=300))
+def test_no_text_is_an_error(text: str) -> None:
+    assert len(ask(text).terms) <= MAX_TERMS
+
+
+@given(st.text(max_size=100))
+def test_every_chunk_of_a_document_finds_it(text: str) -> None:
+    held = set(ANALYSIS.document(text, (), None).text.split())
+    for chunk in ANALYSIS.read(text):
+        assert {*chunk.stems, *chunk.wholes} <= held

@@ -1,0 +1,221 @@
+"""What both arms of a search read from a space's file, inside one read transaction.
+
+Every set of facts comes back as a sorted array of ids (int64), so that scope, filters, phrases and
+postings meet as sets before anything is ranked. Words come in analysed (`AnalysedDocument`): they hold no
+quotes, spaces or control characters.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from appview.memory import vectors
+from appview.memory.meta import data_version
+from appview.memory.rows import FACT_COLUMNS, FACT_TABLES, fact
+from appview.memory.scope_sql import LIVE, NO_FILTERS, render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appview.memory.scope import Scope
+    from appview.memory.values import Fact, Filters
+    from appview.memory.vectors import VectorIndex
+    from appview.sqlite import Connection
+
+TEXT, TAGS, SOURCE, EXACT = range(4)  # columns of facts_fts, in order
+_LAST_CHARACTER: Final = "\U0010ffff"
+_FEW: Final = 1_000  # ids up to which one look-up each beats a scan of a small table
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a fact stands among facts of equal score."""
+
+    ordered_at: int
+    author: str
+    rkey: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """How many facts of the whole file hold a word, and how often they do."""
+
+    facts: int
+    occurrences: int
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """The facts that hold a word: one entry an occurrence, by id; `columns` tells the field."""
+
+    ids: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+
+class SearchReads:
+    """Reads of one snapshot. Make one a unit of work."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.data_version = data_version(connection)
+        self.index: VectorIndex | None = vectors.find(connection, "active")
+
+    # Which facts.
+
+    def ids(self, scope: Scope, filters: Filters = NO_FILTERS) -> NDArray[np.int64]:
+        """List the live facts inside a scope and filters."""
+        condition = render(scope, filters)
+        # The condition looks every fact's labels up; starting from the label's facts is faster by as much as
+        # the label is rare.
+        labelled = " AND f.id IN (SELECT fact_id FROM fact_labels WHERE label = ?)" * len(filters.tags)
+        return self._ids(
+            f"SELECT f.id AS number FROM facts AS f WHERE {LIVE}{labelled}{condition.clause}",  # noqa: S608
+            (*filters.tags, *condition.params),
+        )
+
+    def every_id(self) -> NDArray[np.int64]:
+        """List the live facts: those of the active index."""
+        if self.index is None:
+            return np.empty(0, np.int64)
+        return self._ids(f"SELECT rowid AS number FROM ({self.index.ids_sql()})")  # noqa: S608
+
+    def phrase(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """List the facts that hold marked exact words one after the other."""
+        quoted = " ".join(words).replace('"', '""')
+        return self._ids(
+            "SELECT rowid AS number FROM facts_fts WHERE facts_fts MATCH ?", (f'exact : "{quoted}"',)
+        )
+
+    # Words.
+
+    def frequencies(self, terms: Sequence[str]) -> dict[str, Frequency]:
+        """Count each word that occurs."""
+        rows = self._connection.execute(
+            "SELECT w.term, w.doc, w.cnt FROM json_each(?) AS asked CROSS JOIN facts_fts_words AS w"
+            " ON w.term = asked.value",
+            (json.dumps(terms),),
+        )
+        return {term: Frequency(facts, occurrences) for term, facts, occurrences in rows}
+
+    def postings(self, term: str, limit: int) -> Postings:
+        """Read where a word occurs, at most `limit` occurrences."""
+        return self._postings("term = ?", (term, limit))
+
+    def postings_of_prefix(self, prefix: str, limit: int) -> Postings:
+        """Read where words occur that start with a prefix, at most `limit` occurrences."""
+        found = self._postings("term >= ? AND term < ?", (prefix, prefix + _LAST_CHARACTER, limit))
+        order = np.argsort(found.ids, kind="stable")
+        return Postings(found.ids[order], found.columns[order])
+
+    def lengths(self, ids: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Count the exact words of facts, of all of them unless told: ids and counts."""
+        if ids is None:
+            return self._lengths("facts_fts_docsize AS d", ())
+        if len(ids) <= _FEW:
+            asked = "json_each(?) AS asked CROSS JOIN facts_fts_docsize AS d ON d.id = asked.value"
+            return self._lengths(asked, (json.dumps(ids.tolist()),))
+        found, counts = self._lengths(
+            "facts_fts_docsize AS d WHERE d.id BETWEEN ? AND ?", (int(ids[0]), int(ids[-1]))
+        )
+        wanted = np.isin(found, ids, assume_unique=True)
+        return found[wanted], counts[wanted]
+
+    def _lengths(self, where: str, params: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        # FTS5 keeps the number of words a column as variable-length integers, `exact` last; three bytes hold
+        # more than a record can.
+        ids, sizes = self._connection.execute(
+            "SELECT group_concat(number), group_concat(size, '') FROM"  # noqa: S608
+            f" (SELECT d.id AS number, hex(substr(d.sz, -3)) AS size FROM {where} ORDER BY d.id)",
+            params,
+        ).fetchone()
+        if ids is None:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        tail = np.frombuffer(bytes.fromhex(sizes), np.uint8).reshape(-1, 3).astype(np.int64)
+        high, middle, low = tail[:, 0], tail[:, 1], tail[:, 2]
+        counts = low + np.where(middle >= 0x80, (middle & 0x7F) << 7, 0)
+        counts += np.where((middle >= 0x80) & (high >= 0x80), (high & 0x7F) << 14, 0)
+        return np.fromstring(ids, np.int64, sep=","), counts.astype(np.float32)
+
+    # Vectors.
+
+    def embeddings(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float16]]:
+        """Read the published vectors of facts in the active model, in the order of their ids."""
+        if self.index is None:
+            return np.empty(0, np.int64), np.empty((0, 0), np.float16)
+        key = self.index
+        rows = self._connection.execute(
+            "SELECT f.id, CASE f.embedding_model WHEN ? THEN f.embedding ELSE f.next_embedding END"
+            " FROM json_each(?) AS asked CROSS JOIN facts AS f ON f.id = asked.value ORDER BY f.id",
+            (key.model_id, json.dumps(ids.tolist())),
+        ).fetchall()
+        width = 2 * key.key.dims
+        usable = [(id_, vector) for id_, vector in rows if vector is not None and len(vector) == width]
+        found = np.fromiter((id_ for id_, _ in usable), np.int64, len(usable))
+        data = np.frombuffer(b"".join([vector for _, vector in usable]), dtype="<f2")
+        return found, data.reshape(len(usable), key.key.dims)
+
+    def nearest(
+        self, vector: bytes, k: int, scope: Scope | None = None, filters: Filters = NO_FILTERS
+    ) -> list[int]:
+        """List the ids of the facts nearest to a float32 unit vector, of all or of those inside a scope and
+        filters, at most `vectors.MAX_K`."""
+        if self.index is None:
+            return []
+        allowed = ""
+        params: tuple[str | int, ...] = ()
+        if scope is not None:
+            condition = render(scope, filters)
+            allowed = f"SELECT f.id FROM facts AS f WHERE {LIVE}{condition.clause}"  # noqa: S608
+            params = condition.params
+        rows = self._connection.execute(
+            self.index.nearest_sql(allowed), (vector, min(k, vectors.MAX_K), *params)
+        )
+        return [row[0] for row in rows]
+
+    # Facts.
+
+    def places(self, ids: Iterable[int]) -> dict[int, Place]:
+        """Read what orders facts of equal score; those that are not live are left out."""
+        rows = self._connection.execute(
+            "SELECT f.id, f.ordered_at, f.author, f.rkey FROM json_each(?) AS asked"  # noqa: S608
+            f" CROSS JOIN facts AS f ON f.id = asked.value WHERE {LIVE}",
+            (json.dumps(list(ids)),),
+        )
+        return {row[0]: Place(row[1], row[2], row[3]) for row in rows}
+
+    def facts(self, ids: Sequence[int]) -> dict[int, Fact]:
+        """Read live facts by id."""
+        rows = self._connection.execute(
+            f"SELECT {FACT_COLUMNS} FROM json_each(?) AS asked CROSS JOIN {FACT_TABLES}"  # noqa: S608
+            f" WHERE f.id = asked.value AND {LIVE}",
+            (json.dumps(list(ids)),),
+        )
+        return {row[0]: fact(row) for row in rows}
+
+    def _postings(self, which: str, params: Sequence[object]) -> Postings:
+        packed = self._numbers(
+            "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2 ELSE 3 END"  # noqa: S608
+            f" AS number FROM facts_fts_places WHERE {which} LIMIT ?",
+            params,
+        )
+        return Postings(packed >> 2, packed & 3)
+
+    def _ids(self, sql: str, params: Sequence[object] = ()) -> NDArray[np.int64]:
+        ids = self._numbers(sql, params)
+        ids.sort()
+        return ids
+
+    def _numbers(self, sql: str, params: Sequence[object]) -> NDArray[np.int64]:
+        """Run a query for one column `number`, in the order it gives. Handing over one text costs a
+        quarter of handing over rows."""
+        text = self._connection.execute(
+            f"SELECT group_concat(number) FROM ({sql})",  # noqa: S608
+            params,
+        ).fetchone()[0]
+        return np.fromstring(text, np.int64, sep=",") if text is not None else np.empty(0, np.int64)

@@ -1,0 +1,135 @@
+"""The keyword arm: BM25 over what the caller may read.
+
+The number of facts, their lengths and each word's frequency are those of the facts inside the caller's scope,
+so a fact that is hidden from a caller changes no score that the caller sees. Filters narrow the answer and
+leave the statistics alone.
+
+The rarest words are read first. Words that most facts hold are left out where rarer ones are there, and
+reading stops at a budget; the answer then says that it is approximate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from appview.search.chunks import EXACT_MARK, PREFIX_MARK
+from appview.search.ranking import positions_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appview.memory.search_reads import Frequency, Postings, SearchReads
+    from appview.search.query import Question
+
+K1: Final = 1.2  # how soon a word that comes again stops counting; the customary value
+B: Final = 0.5  # how much long facts are held back; between what talk (0.3) and abstracts (0.75) like best
+FIELD_WEIGHTS: Final = np.array([1.0, 1.0, 0.5, 1.0])  # text, tags, source, exact words (for beginnings)
+COMMON_SHARE: Final = 0.5  # of the facts: a word that more of them hold tells little
+COMMON_FACTS: Final = 200  # facts up to which no word is too common to look at
+MAX_OCCURRENCES: Final = 100_000  # ours, of one question: about 50 ms of reading
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The facts that statistics are of: sorted ids and their numbers of words. `is_whole` tells that they
+    are all the file's."""
+
+    ids: NDArray[np.int64]
+    lengths: NDArray[np.float32]
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordScores:
+    """BM25 of every fact of the corpus, by its position there; 0 where no word matches. `terms` are those
+    that counted (exact words and beginnings marked)."""
+
+    scores: NDArray[np.float64]
+    terms: frozenset[str]
+    approximate: bool
+
+
+def score_keywords(reads: SearchReads, question: Question, corpus: Corpus) -> KeywordScores:
+    """Score the corpus for a question."""
+    scorer = _Scorer(reads, corpus)
+    approximate = question.cut
+    left = MAX_OCCURRENCES
+    matched: list[tuple[str, _Matches]] = []
+    frequencies = reads.frequencies(question.terms)
+    for term in _worth_reading(frequencies, corpus):
+        occurrences = frequencies[term].occurrences
+        if occurrences > left:
+            approximate = True
+            if matched:
+                break
+        matched.append((term, scorer.match(reads.postings(term, left))))
+        left -= min(left, occurrences)
+    for prefix in question.prefixes:
+        for start in (EXACT_MARK + prefix.text, prefix.text):
+            postings = reads.postings_of_prefix(start, left)
+            approximate |= len(postings.ids) == left
+            left -= len(postings.ids)
+            matched.append((start + PREFIX_MARK, scorer.match(postings, once=True)))
+    used = _telling(matched, len(corpus.ids))
+    for _, matches in used:
+        scorer.add(matches)
+    return KeywordScores(scorer.scores, frozenset(term for term, _ in used), approximate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    positions: NDArray[np.intp]
+    weights: NDArray[np.float64]  # of the occurrences in each fact, by field
+
+
+class _Scorer:
+    def __init__(self, reads: SearchReads, corpus: Corpus) -> None:
+        self._reads = reads
+        self._corpus = corpus
+        average = float(corpus.lengths.mean()) if len(corpus.lengths) else 0.0
+        self._average = max(average, 1.0)
+        self.scores = np.zeros(len(corpus.ids))
+
+    def match(self, postings: Postings, *, once: bool = False) -> _Matches:
+        """Add up the occurrences in each fact of the corpus, or, `once`, count a fact once."""
+        positions, inside = positions_in(self._corpus.ids, postings.ids)
+        positions, columns = positions[inside], postings.columns[inside]
+        if not len(positions):
+            return _Matches(positions, np.empty(0))
+        starts = np.flatnonzero(np.diff(positions, prepend=-1))
+        weights = np.ones(len(starts)) if once else np.add.reduceat(FIELD_WEIGHTS[columns], starts)
+        return _Matches(positions[starts], weights)
+
+    def add(self, matches: _Matches) -> None:
+        count, frequency = len(self._corpus.ids), len(matches.positions)
+        rarity = np.log1p((count - frequency + 0.5) / (frequency + 0.5))
+        relative = self._corpus.lengths[matches.positions] / self._average
+        saturated = matches.weights * (K1 + 1.0) / (matches.weights + K1 * (1.0 - B + B * relative))
+        self.scores[matches.positions] += rarity * saturated
+
+
+def _worth_reading(frequencies: Mapping[str, Frequency], corpus: Corpus) -> list[str]:
+    """Order words from rare to frequent. Where the corpus is the whole file, leave out at once what
+    `_telling` would leave out."""
+    terms = sorted(frequencies, key=lambda term: (frequencies[term].occurrences, term))
+    if not corpus.is_whole:
+        return terms
+    common = _common(len(corpus.ids))
+    return [term for term in terms if frequencies[term].facts <= common] or terms
+
+
+def _telling(matched: Sequence[tuple[str, _Matches]], count: int) -> list[tuple[str, _Matches]]:
+    """Leave out the words that most facts hold, unless there are no others. The order is that of what the
+    corpus holds, so that sums round alike whatever else the file holds."""
+    there = [(term, matches) for term, matches in matched if len(matches.positions)]
+    rarer = [(term, matches) for term, matches in there if len(matches.positions) <= _common(count)]
+    return sorted(rarer or there, key=lambda item: (len(item[1].positions), item[0]))
+
+
+def _common(count: int) -> float:
+    return max(COMMON_SHARE * count, COMMON_FACTS)

@@ -204,14 +204,17 @@ class _Search:
         return self._view.ids if self._view is not None else self._reads.every_id()
 
     def _corpus(self, ids: NDArray[np.int64]) -> Corpus:
-        view = self._view
-        if view is None:
-            whole = self._scope.is_everything
-            return Corpus(*self._reads.lengths(None if whole else ids), is_whole=whole)
-        if ids is view.ids:
+        view, whole = self._view, self._scope.is_everything
+        if view is not None and ids is view.ids:
             return Corpus(ids, view.lengths, is_whole=True)
-        positions, _ = positions_in(view.ids, ids)
-        return Corpus(ids, view.lengths[positions])
+        if view is not None:
+            known, lengths = view.ids, view.lengths
+        else:
+            known, lengths = self._reads.lengths(None if whole else ids)
+        positions, there = positions_in(known, ids)
+        # A fact that the keyword index lost has no words; everything else is still answered.
+        lengths = np.append(lengths, np.float32(0.0))[np.where(there, positions, -1)]
+        return Corpus(ids, lengths, is_whole=whole)
 
     def _narrow(self, corpus_ids: NDArray[np.int64]) -> Narrowed:
         """Find out what scope, filters, phrases and left-out words let through."""

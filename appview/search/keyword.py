@@ -91,8 +91,8 @@ class _Scorer:
     def __init__(self, reads: SearchReads, corpus: Corpus) -> None:
         self._reads = reads
         self._corpus = corpus
-        average = float(corpus.lengths.mean()) if len(corpus.lengths) else 0.0
-        self._average = max(average, 1.0)
+        lengths = corpus.lengths.astype(np.float64)
+        self._relative = lengths / max(float(lengths.mean()) if len(lengths) else 0.0, 1.0)
         self.scores = np.zeros(len(corpus.ids))
 
     def match(self, postings: Postings, *, once: bool = False) -> _Matches:
@@ -108,7 +108,7 @@ class _Scorer:
     def add(self, matches: _Matches) -> None:
         count, frequency = len(self._corpus.ids), len(matches.positions)
         rarity = np.log1p((count - frequency + 0.5) / (frequency + 0.5))
-        relative = self._corpus.lengths[matches.positions] / self._average
+        relative = self._relative[matches.positions]
         saturated = matches.weights * (K1 + 1.0) / (matches.weights + K1 * (1.0 - B + B * relative))
         self.scores[matches.positions] += rarity * saturated
 

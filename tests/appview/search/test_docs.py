@@ -1,0 +1,54 @@
+"""The page about search says what search does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from appview.memory.scope import EVERYTHING
+from appview.search import fusion, keyword, query
+from appview.search.engine import SearchRequest
+
+if TYPE_CHECKING:
+    from appview.search.engine import Searcher
+    from tests.appview.search.support import Filler
+
+PAGE = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^\| `(.+?)` \| `(.+?)` \| `(.+?)` \|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("question", "finds", "passes_over"), EXAMPLES, ids=lambda text: ascii(text))
+async def test_the_examples_find_what_they_say(
+    space: Filler, searcher: Searcher, question: str, finds: str, passes_over: str
+) -> None:
+    await space.add(finds, passes_over)
+    result = await searcher.search(space.store, SearchRequest(question), EVERYTHING)
+    assert [hit.fact.text for hit in result.hits] == [finds]
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 12
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        f"k1 = {keyword.K1}, b = {keyword.B}",
+        f"{query.MAX_TERMS} distinct words",
+        f"{query.MAX_PHRASES} phrases",
+        f"{query.MAX_PREFIXES} beginnings",
+        f"{keyword.MAX_OCCURRENCES:,} places",
+        f"more than {keyword.COMMON_FACTS} memories",
+    ],
+)
+def test_the_figures_are_those_of_the_code(figure: str) -> None:
+    assert figure in " ".join(PAGE.split())
+
+
+def test_the_shares_are_those_of_the_code() -> None:
+    assert fusion.Weights().scaled() == (0.5, 0.5)
+    assert keyword.COMMON_SHARE == 0.5
+    assert keyword.FIELD_WEIGHTS.tolist()[:3] == [1.0, 1.0, 0.5]

@@ -44,4 +44,4 @@ def changed(space: Space, change: Callable[[Config], Config]) -> Config:
 
 def now() -> str:
     """Write the present moment as records have it."""
-    return Datetime.from_micros(time.time_ns() // 1000)
+    return str(Datetime.from_micros(time.time_ns() // 1000))

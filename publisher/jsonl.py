@@ -1,4 +1,4 @@
-"""Memories as JSON Lines: one object a line, with `text` and, where wanted, `tags`, `source`, `createdAt`, `rkey`.
+"""Memories as JSON Lines: an object a line with `text` and, if wanted, `tags`, `source`, `createdAt`, `rkey`.
 
 A line that cannot be used becomes an error in its place; the lines around it are not touched.
 """

@@ -6,13 +6,10 @@ import json
 import re
 from typing import Any, Final
 
-# Control characters, what reorders a line, line separators and lone surrogates; a tab and a line end are fine.
-_UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
-_UNSAFE_IN_JSON: Final = re.compile(
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
+# Control characters, what reorders a line, line separators, lone surrogates. A tab and a line end are fine.
+_DECEIVING: Final = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
+_UNSAFE: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_DECEIVING}]")
+_UNSAFE_IN_JSON: Final = re.compile(f"[{_DECEIVING}]")
 
 
 def printable(text: str) -> str:

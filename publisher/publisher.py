@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from embedders.select import open_embedder
 from lexicons.configs import Config
-from lexicons.errors import InvalidSyntax
+from lexicons.errors import InvalidRecord, InvalidSyntax
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
 from lexicons.memories import Memory
 from lexicons.syntax import AtUri, RecordKey
 from publisher.connection import GET_SESSION, Connection
 from publisher.drafts import Draft
-from publisher.errors import BadSetting, NotAllowed, NotFound, PublisherError, RefusedByPds
+from publisher.errors import BadSetting, NotAllowed, NotFound, PublisherError, Refused, RefusedByPds
 from publisher.governing import changed, declaration
 from publisher.repo import GET_RECORD, MAX_WRITES, Committed, Record, Repo, read_record
 from publisher.settings import Settings, load_settings

@@ -23,11 +23,6 @@ class Draft:
 
     def check(self) -> None:
         """Refuse what no reader would index; raise `Refused` with the limit and the actual size."""
-        for field, value in (("text", self.text), ("source", self.source or ""), *_named(self.tags)):
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise Refused(f"{field}: not valid Unicode text", "give it as UTF-8") from None
         try:
             check_new(self.text, self.tags, self.source)
             if self.created_at is not None:
@@ -42,10 +37,9 @@ class Draft:
         tag = f"{SPACE_ATTRIBUTE}={authority}"
         if tag in self.tags:
             return self
+        others = [each for each in self.tags if each.startswith(f"{SPACE_ATTRIBUTE}=")]
+        if others:
+            raise Refused(f"tags: {others[0]} keeps the memory to another space")
         narrow = replace(self, tags=(*self.tags, tag))
         narrow.check()
         return narrow
-
-
-def _named(tags: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(f"tags[{index}]", tag) for index, tag in enumerate(tags)]

@@ -1,10 +1,13 @@
-// Boots the official did:plc directory (in memory) and one or more official PDSes on loopback.
+// Boots the official did:plc directory (in memory) and one or more official PDSes, on loopback.
 //
-//   node devnet.mjs [--modules DIR] [--pds N] [--data DIR] [--set name=value ...]
+//   node devnet.mjs [--modules DIR] [--pds N] [--data DIR] [--set name=value ...] [--stdin]
+//                   [--plc-port N] [--pds-port N] [--host ADDRESS]
 //
 // DIR/node_modules holds @atproto/pds and @did-plc/server (default: beside this file). When all of them
 // answer, one JSON line goes to standard output: {"plc": url, "pds": [{"url", "adminPassword"}]}. The network
-// lives until standard input closes or a SIGTERM arrives; its data is then deleted, unless --data named a place.
+// lives until a SIGTERM or, with --stdin, until standard input closes; its data is then deleted, unless --data
+// named a place. Ports are free ones where none are given; --host is for containers, which have a loopback of
+// their own.
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -14,18 +17,20 @@ import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 
-const LOOPBACK = '127.0.0.1'
-
 const { values: options } = parseArgs({
   options: {
     modules: { type: 'string', default: dirname(fileURLToPath(import.meta.url)) },
     pds: { type: 'string', default: '1' },
     data: { type: 'string' },
     set: { type: 'string', multiple: true, default: [] },
+    stdin: { type: 'boolean', default: false },
+    host: { type: 'string', default: '127.0.0.1' },
+    'plc-port': { type: 'string' },
+    'pds-port': { type: 'string' },
   },
 })
 
-keepOnLoopback()
+keepToOneHost()
 
 const require = createRequire(join(resolve(options.modules), 'package.json'))
 const load = (name) => import(pathToFileURL(require.resolve(name)).href)
@@ -33,7 +38,7 @@ const plcModule = await load('@did-plc/server')
 const { PDS, envToCfg, envToSecrets } = await load('@atproto/pds')
 const { PlcServer, Database } = plcModule.PlcServer ? plcModule : plcModule.default
 
-const plcPort = await freePort()
+const plcPort = options['plc-port'] ? Number(options['plc-port']) : await freePort()
 const plc = PlcServer.create({ db: Database.mock(), port: plcPort })
 await plc.start()
 
@@ -51,10 +56,10 @@ process.stdout.write(
 
 let stopping = false
 for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, stop)
-process.stdin.on('end', stop).on('error', stop).resume()
+if (options.stdin) process.stdin.on('end', stop).on('error', stop).resume()
 
 async function startPds(index) {
-  const port = await freePort()
+  const port = options['pds-port'] ? Number(options['pds-port']) + index : await freePort()
   const dataDirectory = join(data, `pds${index}`)
   mkdirSync(dataDirectory, { recursive: true })
   const adminPassword = randomBytes(12).toString('hex')
@@ -90,18 +95,18 @@ function setting(text) {
 }
 
 // Both servers listen on every interface and offer no option for it, so the host is added underneath them.
-function keepOnLoopback() {
+function keepToOneHost() {
   const listen = net.Server.prototype.listen
   net.Server.prototype.listen = function (where, ...rest) {
     const bare = (typeof where === 'number' || typeof where === 'string') && typeof rest[0] !== 'string'
-    return bare ? listen.call(this, Number(where), LOOPBACK, ...rest) : listen.call(this, where, ...rest)
+    return bare ? listen.call(this, Number(where), options.host, ...rest) : listen.call(this, where, ...rest)
   }
 }
 
 function freePort() {
   return new Promise((found, failed) => {
     const probe = net.createServer().once('error', failed)
-    probe.listen(0, LOOPBACK, () => {
+    probe.listen(0, options.host, () => {
       const { port } = probe.address()
       probe.close(() => found(port))
     })

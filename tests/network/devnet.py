@@ -95,7 +95,8 @@ class Devnet:
 
     def start(self) -> None:
         """Boot everything and return when it answers; raise `DevnetError`."""
-        command = [_node(), str(HERE / "devnet.mjs"), "--modules", str(_modules()), "--pds", str(self._count)]
+        command = [_node(), str(HERE / "devnet.mjs"), "--modules", str(_modules()), "--stdin"]
+        command += ["--pds", str(self._count)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()

@@ -21,11 +21,15 @@ WRITE_OVERHEAD_BYTES: Final = 160  # $type, collection and record key of a write
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A record ready to be written, with its place in what the caller gave."""
+    """A record ready to be written, with its place in what the caller gave.
+
+    `key_given`: the record key is the caller's, not one chosen just now.
+    """
 
     index: int
     rkey: str
     value: Mapping[str, Any]
+    key_given: bool = False
 
     @property
     def size(self) -> int:

@@ -17,7 +17,7 @@ from publisher.pds import CallFailed
 from publisher.retry import CREATE_POINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lexicons.syntax import Nsid
     from publisher.answers import Failure
@@ -99,9 +99,13 @@ class Repo:
         return await self._client.retried(write, settled, points=CREATE_POINTS)
 
     async def create_many(
-        self, collection: Nsid, records: Sequence[tuple[str, Mapping[str, Any]]]
+        self, collection: Nsid, records: Sequence[tuple[str, Mapping[str, Any]]], given: Collection[str]
     ) -> list[Committed]:
-        """Create up to `MAX_WRITES` records in one commit, all or none of them."""
+        """Create up to `MAX_WRITES` records in one commit, all or none of them.
+
+        `given` are the keys that were not chosen just now, so that a record may lie there already: where
+        one does, raise `RefusedByPds` with the status 409.
+        """
         cids = [cid_of_value(value) for _, value in records]
         uris = [AtUri.of_record(self.did, collection, rkey) for rkey, _ in records]
         writes = [
@@ -126,16 +130,21 @@ class Repo:
             ]
 
         async def settled(failure: Failure) -> list[Committed] | None:
-            if not failure.unclear and failure.retryable:
-                return None
-            # The commit is atomic: where one record of it is, all are.
-            found = await self.get(collection, records[0][0])
-            if found is None or found.cid != cids[0]:
-                return None
-            rev = await self.rev()
-            return [Committed(uri, cid, rev) for uri, cid in zip(uris, cids, strict=True)]
+            # The commit is atomic: a record under a key chosen just now tells about all of them.
+            fresh = next((place for place, (rkey, _) in enumerate(records) if rkey not in given), None)
+            if fresh is not None and await self._holds(collection, records[fresh][0], cids[fresh]):
+                rev = await self.rev()
+                return [Committed(uri, cid, rev) for uri, cid in zip(uris, cids, strict=True)]
+            for rkey, _ in records:
+                if rkey in given and await self.get(collection, rkey) is not None:
+                    raise RefusedByPds(f"there is a record under {rkey} already", status=409)
+            return None
 
         return await self._client.retried(write, settled, points=CREATE_POINTS * len(records))
+
+    async def _holds(self, collection: Nsid, rkey: str, cid: str) -> bool:
+        found = await self.get(collection, rkey)
+        return found is not None and found.cid == cid
 
     async def put(
         self, collection: Nsid, rkey: str, value: Mapping[str, Any], *, swap: str | None
@@ -149,8 +158,7 @@ class Repo:
             return _committed(answer, uri, cid) if _rev(answer) else Committed(uri, cid, await self.rev())
 
         async def settled(failure: Failure) -> Committed | None:
-            found = await self.get(collection, rkey)
-            if found is not None and found.cid == cid:
+            if await self._holds(collection, rkey, cid):
                 return Committed(uri, cid, await self.rev())
             _refuse_swapped(failure, uri)
             return None

@@ -84,7 +84,10 @@ class Writer:
         if len(batch) == 1:
             return [await self._write_one(batch[0])]
         try:
-            made = await self._repo.create_many(MEMORY, [(record.rkey, record.value) for record in batch])
+            given = {record.rkey for record in batch if record.key_given}
+            made = await self._repo.create_many(
+                MEMORY, [(record.rkey, record.value) for record in batch], given
+            )
         except RefusedByPds as error:
             if error.status == 413:
                 return await self._write(batch[: len(batch) // 2])
@@ -122,6 +125,7 @@ class Writer:
                     draft.tags,
                     draft.source,
                 ).to_record(),
+                key_given=draft.rkey is not None,
             )
             for (index, draft), each in zip(drafts, vectors, strict=True)
         ]

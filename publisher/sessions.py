@@ -60,11 +60,14 @@ class SessionFile:
     def write(self, session: StoredSession) -> None:
         """Keep the session, for the owner's eyes only; raise `BadSetting` where that is impossible."""
         try:
-            self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # mkstemp makes the file with mode 0600, so the secret is never readable by others.
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".session-")
+            self._write(session)
         except OSError as error:
             raise BadSetting(f"the session cannot be kept in {self.path}: {error}") from None
+
+    def _write(self, session: StoredSession) -> None:
+        self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        # mkstemp makes the file with mode 0600, so the secret is never readable by others.
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".session-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 json.dump(asdict(session), stream)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +63,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 def run(settings: Settings, work: Callable[[Publisher], Coroutine[Any, Any, T]]) -> T:
     """Run `work` with a publisher that is opened and closed around it."""
+    import asyncio
+
     from publisher.publisher import Publisher
 
     async def opened() -> T:

@@ -59,8 +59,8 @@ class FastembedEmbedder:
         return await self._run(self._query, text)
 
     async def close(self) -> None:
-        """Wait for the work under way, then let go of the model."""
-        await asyncio.to_thread(self._worker.shutdown, cancel_futures=True)
+        """Let go of the model. Work under way ends by itself; nobody waits for a download to finish."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
         self._model = None
 
     async def _run(self, work: Callable[..., T], *args: Any) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from publisher.output import as_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 INTERRUPTED: Final = 130  # the shell's number for SIGINT
 
@@ -32,8 +34,15 @@ for _command in (login, logout, whoami, status, model, remember, update, forget,
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(given))
+    # asyncio would only cancel its task, which does nothing while standard input is read.
+    signal.signal(signal.SIGINT, _interrupt)
+    status = run(list(sys.argv[1:] if arguments is None else arguments))
+    if status == INTERRUPTED:
+        # A model that is being loaded or downloaded in its thread would keep the interpreter from ending.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:
@@ -65,6 +74,10 @@ def run(arguments: list[str]) -> int:
         message = f"unexpected: {type(error).__name__}: {error}"
         _report(json_output, "Internal", message, "ENGRAM_DEBUG=1 shows where", False)
         return 1
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _report(json_output: bool, code: str, message: str, hint: str, retryable: bool) -> None:

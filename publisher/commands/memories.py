@@ -90,10 +90,12 @@ def _remember_lines(settings: Settings, json_output: bool, stream: BinaryIO, nar
         async for outcome in publisher.remember_many(drafts(), narrow=narrow):
             report(outcome)
 
-    run(settings, work)
-    published = len(results) - len(errors)
-    document = {"published": published, "failed": len(errors), "outcomes": results}
-    show(json_output, document, f"{published} published, {len(errors)} not")
+    try:
+        run(settings, work)
+    finally:  # whatever ends it, what has been published is told
+        published = len(results) - len(errors)
+        document = {"published": published, "failed": len(errors), "outcomes": results}
+        show(json_output, document, f"{published} published, {len(errors)} not")
     if errors:
         raise _together(errors, published)
 

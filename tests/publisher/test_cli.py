@@ -6,6 +6,7 @@ import io
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from publisher.cli import run
+from tests.network.devnet import Devnet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from embedders.spec import FolderSpec
-    from tests.network.devnet import Account, Devnet
+    from tests.network.devnet import Account
 
 
 class Result:
@@ -336,3 +338,38 @@ def test_a_real_model_publishes_to_a_real_pds(signed_in: Callable[..., Result], 
     assert done.status == 0
     assert signed_in("get", done.json["uri"], "--json").json["model"]["dims"] == 384
     assert signed_in("status", *model, "--json").json["ready"] is True
+
+
+@pytest.mark.network
+def test_an_authority_may_live_on_another_pds(
+    engram: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Devnet(pds=2) as network:
+        monkeypatch.setenv("ENGRAM_PLC_URL", network.plc_url)
+        authority, member = network.create_account(pds=0), network.create_account(pds=1)
+        for account in (authority, member):
+            session = ("--session", str(tmp_path / account.handle))
+            stdin = account.password.encode()
+            assert engram("login", account.did, "--password-stdin", *session, stdin=stdin).status == 0
+        assert engram("model", "--set", "--session", str(tmp_path / authority.handle)).status == 0
+        space = ("--session", str(tmp_path / member.handle), "--space", authority.did)
+        done = engram("remember", "across", *space, "--json")
+        assert done.json["uri"].startswith(f"at://{member.did}/")
+        there = engram("get", done.json["uri"], "--session", str(tmp_path / authority.handle), "--json")
+        assert there.json["text"] == "across"
+
+
+@pytest.mark.network
+def test_an_interrupt_ends_at_once_and_tells_what_was_published(signed_in: Callable[..., Result]) -> None:
+    command = [sys.executable, "-m", "publisher.cli", "remember", "--jsonl", "-"]
+    lines = [json.dumps({"text": f"memory {index}"}).encode() + b"\n" for index in range(201)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.writelines(lines)
+        process.stdin.flush()  # and no end: the next group waits for more
+        told = [process.stdout.readline() for _ in range(200)]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert told[-1].startswith(b"line 200: at://") and out == b"200 published, 0 not\n"
+    assert process.returncode == 130 and err.strip() == b"error: interrupted"

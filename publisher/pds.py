@@ -251,8 +251,8 @@ class PdsClient:
             await self._answered(
                 "session", lambda: self._sdk.login(session_string=stored.token, fetch_bsky_profile=False)
             )
-        except CallFailed as failed:
-            raise failed.failure.error from None
+        except CallFailed:
+            raise NotSignedIn("the kept session cannot be used", SIGN_IN_HINT) from None
 
     def _session_changed(self, event: Any, session: Any) -> None:
         pds = str(session.pds_endpoint or self.pds).removesuffix("/xrpc").rstrip("/")

@@ -1,7 +1,7 @@
 """The publisher as a library: `async with Publisher() as publisher: await publisher.remember("...")`.
 
-What returns has been committed by the PDS. What raises has not been written, but for a `Temporary` whose
-message says that it is not known; the record key in it makes a repetition safe.
+What returns has been committed by the PDS. What raises has not been written, but for a `Temporary`, where the
+last answer of the PDS may have been lost: its hint names the URI to look at.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from publisher.settings import Settings, load_settings
 from publisher.spaces import Space, authority_of, read_space
 from publisher.tids import TidClock
 from publisher.vectors import Vectoriser
-from publisher.writing import Outcome, Writer, is_final
+from publisher.writing import Outcome, Writer, is_final, not_tried
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -307,7 +307,7 @@ class Publisher:
                     raise draft
                 draft.check()
                 if over is not None:
-                    raise over
+                    raise not_tried(over)
                 ready.append((index, draft.narrowed(space.authority.did) if narrow else draft))
             except PublisherError as error:
                 outcomes.append(Outcome(index, error=error))

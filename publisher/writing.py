@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lexicons.ids import MEMORY
 from lexicons.memories import Memory
+from lexicons.syntax import AtUri
 from publisher.batches import Prepared, commits, most_now
 from publisher.errors import (
     ModelTrouble,
@@ -17,6 +18,7 @@ from publisher.errors import (
     PublisherError,
     RefusedByPds,
     Temporary,
+    TooManyRequests,
 )
 from publisher.governing import now
 
@@ -53,7 +55,10 @@ class Writer:
     async def create(self, draft: Draft, config: Config) -> Committed:
         """Publish one checked draft."""
         [record] = await self._prepare([(0, draft)], config)
-        return await self._repo.create(MEMORY, record.rkey, record.value)
+        try:
+            return await self._repo.create(MEMORY, record.rkey, record.value)
+        except PublisherError as error:
+            raise self._doubtful(error, record) from None
 
     async def replace(self, draft: Draft, config: Config, found: Record, rkey: str) -> Committed:
         """Publish a checked draft over a record; fields of the record that are not ours stay."""
@@ -76,7 +81,7 @@ class Writer:
             waiting = waiting[len(made) :]
             over = next((outcome.error for outcome in made if is_final(outcome.error)), None)
             if over is not None:
-                return outcomes + [Outcome(record.index, error=over) for record in waiting]
+                return outcomes + [Outcome(record.index, error=not_tried(over)) for record in waiting]
         return outcomes
 
     async def _write(self, batch: list[Prepared]) -> list[Outcome]:
@@ -100,7 +105,7 @@ class Writer:
                     break
             return outcomes
         except PublisherError as error:
-            return [Outcome(record.index, error=error) for record in batch]
+            return [Outcome(record.index, error=self._doubtful(error, record)) for record in batch]
         return [
             Outcome(record.index, committed=committed) for record, committed in zip(batch, made, strict=True)
         ]
@@ -109,7 +114,14 @@ class Writer:
         try:
             return Outcome(record.index, await self._repo.create(MEMORY, record.rkey, record.value))
         except PublisherError as error:
-            return Outcome(record.index, error=error)
+            return Outcome(record.index, error=self._doubtful(error, record))
+
+    def _doubtful(self, error: PublisherError, record: Prepared) -> PublisherError:
+        """Add where to look, where the PDS may have done it after all: its last answer may be on its way."""
+        if not isinstance(error, Temporary) or isinstance(error, TooManyRequests):
+            return error
+        uri = AtUri.of_record(self._repo.did, MEMORY, record.rkey)
+        return Temporary(error.message, f"{error.hint}; it may have been published after all, as {uri}")
 
     async def _prepare(self, drafts: Sequence[tuple[int, Draft]], config: Config) -> list[Prepared]:
         vectors = await self._vectoriser.embed([draft for _, draft in drafts], config)
@@ -129,6 +141,13 @@ class Writer:
             )
             for (index, draft), each in zip(drafts, vectors, strict=True)
         ]
+
+
+def not_tried(error: PublisherError) -> PublisherError:
+    """Give the error of a memory that was not tried because another one met `error`."""
+    if isinstance(error, Temporary) and not isinstance(error, TooManyRequests):
+        return Temporary(f"not tried: {error.message}", "publish it again later")
+    return error
 
 
 def is_final(error: PublisherError | None) -> bool:

@@ -158,8 +158,11 @@ def test_a_damaged_session_is_no_session(tmp_path: Path, content: str) -> None:
         SessionFile(path).read()
 
 
-async def test_a_damaged_token_is_no_session(settings: Settings, waits: Waits, pds: FakePds) -> None:
-    stored = StoredSession(DID, HANDLE, pds.url, "a:::b:::c:::d:::e")
+@pytest.mark.parametrize("token", ["", "a:::b", "a:::b:::c:::d", "a:::b:::c:::d:::e:::f"])
+async def test_a_damaged_token_is_no_session(
+    settings: Settings, waits: Waits, pds: FakePds, token: str
+) -> None:
+    stored = StoredSession(DID, HANDLE, pds.url, token)
     SessionFile(settings.session).write(stored)
     async with Publisher(settings=settings, sleep=waits) as publisher:
         with pytest.raises(NotSignedIn):

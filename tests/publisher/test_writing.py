@@ -97,6 +97,7 @@ async def test_a_pds_that_stays_away_is_a_temporary_error(
     with pytest.raises(Temporary, match="503") as caught:
         await publisher.remember("never")
     assert caught.value.retryable and caught.value.exit_code == 6
+    assert f"may have been published after all, as at://{DID}/{MEMORY}/" in caught.value.hint
     assert pds.count("createRecord") == ATTEMPTS and len(waits) == ATTEMPTS - 1
 
 
@@ -198,6 +199,8 @@ async def test_what_meets_every_memory_is_not_tried_again(publisher: Publisher, 
     outcomes = await outcomes_of(publisher, drafts)
     assert len(outcomes) == 450 and {type(outcome.error) for outcome in outcomes} == {Temporary}
     assert pds.count("applyWrites") == ATTEMPTS
+    tried = [outcome for outcome in outcomes if "after all" in outcome.error.hint]  # type: ignore[union-attr]
+    assert [outcome.index for outcome in tried] == list(range(200)), "only the first commit was sent"
 
 
 async def test_a_record_key_of_ones_own_makes_a_repetition_safe(publisher: Publisher, pds: FakePds) -> None:

@@ -161,6 +161,15 @@ async def test_an_answer_that_is_not_vectors_is_an_error(
     await made.close()
 
 
+async def test_two_vectors_for_one_text_are_an_error(endpoint: Endpoint) -> None:
+    made = embedder(endpoint)
+    await made.key()
+    endpoint.spoil = lambda answer: {"data": [{**each, "index": 0} for each in answer["data"]]}
+    with pytest.raises(BadAnswer, match="not numbered"):
+        await made.embed_documents(["one", "two"])
+    await made.close()
+
+
 async def test_a_vector_of_another_width_is_an_error(endpoint: Endpoint) -> None:
     made = embedder(endpoint)
     await made.key()

@@ -20,7 +20,7 @@ from lexicons.data import cid_of, cid_text, encode, from_json, to_json
 from publisher.tids import TidClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 DID = "did:plc:fakefakefakefakefakefake"
 HANDLE = "fake.test"
@@ -44,6 +44,7 @@ class FakePds:
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], tuple[str, Any]] = {}
         self.faults: dict[str, list[Fault]] = defaultdict(list)
+        self.meanwhile: dict[str, Callable[[], None]] = {}  # what happens as a call of that name arrives
         self.calls: list[str] = []
         self.batches: list[int] = []
         self.headers: dict[str, str] = {}
@@ -89,6 +90,7 @@ class FakePds:
         waiting = self.faults[short]
         fault = waiting.pop(0) if waiting else Fault()
         raw = await request.read()
+        self.meanwhile.get(short, lambda: None)()
         if fault.lose == "before":
             assert request.transport is not None
             request.transport.abort()

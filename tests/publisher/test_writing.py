@@ -24,7 +24,7 @@ from publisher.errors import (
     TooManyRequests,
 )
 from publisher.publisher import Publisher
-from publisher.repo import Committed
+from publisher.repo import Committed, cid_of_value
 from publisher.retry import RetryPolicy
 from tests.publisher.fake_pds import DID, HANDLE, PASSWORD, FakePds, Fault
 
@@ -234,12 +234,29 @@ async def test_an_update_keeps_what_it_does_not_change(publisher: Publisher, pds
     assert "tags" not in pds.records[key][1] and "source" not in pds.records[key][1]
 
 
-async def test_an_update_never_goes_over_another_ones(publisher: Publisher, pds: FakePds) -> None:
+@pytest.mark.parametrize("call", ["putRecord", "deleteRecord"])
+async def test_a_change_never_goes_over_another_ones(publisher: Publisher, pds: FakePds, call: str) -> None:
     done = await publisher.remember("old")
-    pds.faults["putRecord"] = [Fault(status=400, error="InvalidSwap")]
+    key = (MEMORY, done.uri.rsplit("/", 1)[1])
+    theirs = {**pds.records[key][1], "text": "changed by somebody else"}
+
+    def change() -> None:
+        pds.records[key] = (cid_of_value(theirs), theirs)
+
+    pds.meanwhile[call] = change
     with pytest.raises(Conflict, match="changed meanwhile"):
-        await publisher.update(done.uri, text="new")
-    assert pds.texts() == ["old"]
+        await (publisher.update(done.uri, text="new") if call == "putRecord" else publisher.forget(done.uri))
+    assert pds.texts() == ["changed by somebody else"]
+
+
+async def test_a_config_never_goes_over_another_ones(publisher: Publisher, pds: FakePds) -> None:
+    theirs = {**pds.records[CONFIG, CONFIG_RKEY][1], "documentPrefix": "theirs"}
+    pds.meanwhile["putRecord"] = lambda: pds.records.update(
+        {(CONFIG, CONFIG_RKEY): (cid_of_value(theirs), theirs)}
+    )
+    with pytest.raises(Conflict):
+        await publisher.set_model(document_prefix="ours")
+    assert pds.records[CONFIG, CONFIG_RKEY][1] == theirs
 
 
 @pytest.mark.parametrize("lose", ["before", "after"])

@@ -119,7 +119,10 @@ class FastembedEmbedder:
         if isinstance(self._spec, FolderSpec):
             folder = read_folder(self._spec)
             registered = _register(TextEmbedding, folder)
-            model = TextEmbedding(registered, specific_model_path=str(folder.path), threads=self._threads)
+            place = str(folder.path)  # as the cache too: nothing is downloaded, and no other folder is made
+            model = TextEmbedding(
+                registered, cache_dir=place, specific_model_path=place, threads=self._threads
+            )
             name, file = folder.name, folder.path / folder.model_file
         else:
             listed = {each["model"].lower(): each for each in TextEmbedding.list_supported_models()}

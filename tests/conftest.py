@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytest_plugins = ["tests.network.fixtures", "tests.models"]
+
 # A slow or busy machine is no fault of the code; the timeout of each test still holds.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")

@@ -1,0 +1,69 @@
+"""model: show and change the model of a space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from publisher.commands.common import run, show, with_settings
+from publisher.output import line
+
+if TYPE_CHECKING:
+    from lexicons.configs import Config
+    from publisher.publisher import Publisher
+    from publisher.repo import Committed
+    from publisher.settings import Settings
+
+
+@click.command()
+@click.option("--set", "change", flag_value="set", help="Declare the embedder's model as the space's.")
+@click.option("--next", "change", flag_value="next", help="Announce the model to change to.")
+@click.option("--promote", "change", flag_value="promote", help="Make the next model the model.")
+@click.option("--cancel", "change", flag_value="cancel", help="Drop the next model.")
+@click.option("--replace", is_flag=True, help="With --set: replace another model, losing its memories.")
+@click.option("--document-prefix", metavar="TEXT", help="With --set: what is put before a memory.")
+@click.option("--query-prefix", metavar="TEXT", help="With --set: what is put before a question.")
+@with_settings
+def model(
+    settings: Settings,
+    json_output: bool,
+    change: str | None,
+    replace: bool,
+    document_prefix: str | None,
+    query_prefix: str | None,
+) -> None:
+    """Show the space's model, or change it as the space's authority.
+
+    A change without a gap is: --next, let writers publish both vectors (--next-embedder), then --promote.
+    """
+    if change != "set" and (replace or document_prefix is not None or query_prefix is not None):
+        raise click.UsageError("--replace, --document-prefix and --query-prefix go with --set.")
+
+    async def work(publisher: Publisher) -> tuple[str, Config, Committed | None]:
+        match change:
+            case "set":
+                config, done = await publisher.set_model(
+                    document_prefix=document_prefix, query_prefix=query_prefix, replace_model=replace
+                )
+            case "next":
+                config, done = await publisher.next_model()
+            case "promote":
+                config, done = await publisher.promote_model()
+            case "cancel":
+                config, done = await publisher.cancel_model()
+            case _:
+                space = await publisher.space()
+                return space.uri, space.declared(), None
+        return (await publisher.space()).uri, config, done
+
+    space, config, done = run(settings, work)
+    document: dict[str, Any] = {"space": space, **config.to_record()}
+    document.pop("$type", None)
+    if done is not None:
+        document |= done.to_json()
+    lines = [f"space: {space}", f"model: {config.model}"]
+    lines += [f"next: {config.next}"] if config.next is not None else []
+    lines += [f"document prefix: {config.document_prefix!r}"] if config.document_prefix else []
+    lines += [f"query prefix: {config.query_prefix!r}"] if config.query_prefix else []
+    show(json_output, document, *map(line, lines))

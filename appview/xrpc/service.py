@@ -1,0 +1,46 @@
+"""What the service says of itself: its DID document and its version."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from appview.settings import Settings
+    from lexicons.syntax import Did
+
+DISTRIBUTION: Final = "garden-engram"
+SERVICE_FRAGMENT: Final = "engram_appview"
+SERVICE_TYPE: Final = "EngramAppView"
+
+
+def service_url(settings: Settings) -> str:
+    """Name the address under which the service is found, as its DID has it."""
+    return settings.public_url or f"http://localhost:{settings.port}"
+
+
+def did_document(did: Did, url: str, public_key_multibase: str) -> dict[str, Any]:
+    """Write the DID document of a service that is found at `url`."""
+    return {
+        "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"],
+        "id": did,
+        "verificationMethod": [
+            {
+                "id": f"{did}#atproto",
+                "type": "Multikey",
+                "controller": did,
+                "publicKeyMultibase": public_key_multibase,
+            }
+        ],
+        "service": [{"id": f"#{SERVICE_FRAGMENT}", "type": SERVICE_TYPE, "serviceEndpoint": url}],
+    }
+
+
+@cache
+def program_version() -> str:
+    """Read the version of the installed distribution."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0+unknown"

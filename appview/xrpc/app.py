@@ -1,0 +1,85 @@
+"""The web application: routes, and the outermost layer where every error becomes an answer."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import web
+
+from appview.xrpc.admission import Admission
+from appview.xrpc.errors import InternalServerError, InvalidRequest, NotFound, XrpcError
+from appview.xrpc.responses import COMMON_HEADERS, answer, error_answer, preflight
+from appview.xrpc.routing import Routes, check_verb
+from appview.xrpc.service import did_document, program_version, service_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from appview.xrpc.context import Context
+
+    Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# Ids of requests: what no other process has, then a number. Asking the system for random bytes each time
+# would hand the interpreter to another thread, and getting it back takes up to 5 ms under load.
+_PROCESS: Final = secrets.token_hex(4)
+_NUMBERS: Final = itertools.count(1)
+
+_log = structlog.get_logger("appview.xrpc")
+
+
+def make_app(context: Context, admission: Admission | None = None) -> web.Application:
+    """Make the application that answers from `context`, which outlives it."""
+    app = web.Application(middlewares=[_outermost])
+    routes = Routes(context, admission or Admission())
+    document = did_document(
+        context.settings.service_did, service_url(context.settings), context.keys.public_key_multibase
+    )
+
+    async def health(request: web.Request) -> web.Response:
+        check_verb(request, ("GET", "HEAD"))
+        return answer({"version": program_version()})
+
+    async def did(request: web.Request) -> web.Response:
+        check_verb(request, ("GET", "HEAD"))
+        return answer(document)
+
+    async def embedder(_app: web.Application) -> AsyncIterator[None]:
+        context.embedder.start()
+        yield
+        await context.embedder.close()
+
+    app.router.add_route("*", "/xrpc/_health", health)
+    app.router.add_route("*", "/.well-known/did.json", did)
+    app.router.add_route("*", "/xrpc/{method:.*}", routes.handle)
+    app.cleanup_ctx.append(embedder)
+    return app
+
+
+@web.middleware
+async def _outermost(request: web.Request, handler: Handle) -> web.StreamResponse:
+    """Give every request an id, and every error its answer; what is unforeseen is logged here and once."""
+    request_id = f"{_PROCESS}{next(_NUMBERS) & 0xFFFFFFFF:08x}"
+    structlog.contextvars.bind_contextvars(request_id=request_id)
+    response: web.StreamResponse
+    try:
+        response = preflight() if request.method == "OPTIONS" else await handler(request)
+    except XrpcError as error:
+        response = error_answer(error)
+    except web.HTTPException as error:
+        response = error_answer(_translate(error))
+    except Exception as error:  # noqa: BLE001 - the outermost layer
+        _log.error("request failed", path=request.path[:100], request_id=request_id, exc_info=error)
+        response = error_answer(InternalServerError())
+    response.headers.update(COMMON_HEADERS)
+    response.headers["X-Request-Id"] = request_id
+    return response
+
+
+def _translate(error: web.HTTPException) -> XrpcError:
+    """Give an error of aiohttp's own its name here: no such address, or its wrong verb."""
+    if error.status == 404:
+        return NotFound("nothing is here", hint="methods are at /xrpc/<method>")
+    return InvalidRequest(error.reason)

@@ -1,0 +1,97 @@
+"""What every handler may use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from appview.errors import ConfigurationError
+from appview.search.derived import VectorCache
+from appview.search.engine import Searcher
+from appview.xrpc.cursors import Binding, Cursors
+from appview.xrpc.errors import UnknownSpace
+from appview.xrpc.keys import Keys
+from appview.xrpc.query_embedder import QueryEmbedder
+from embedders.errors import InvalidSpec
+from embedders.select import open_embedder
+from lexicons.spaces import SpaceUri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from appview.access.access import Access
+    from appview.access.subjects import Subject
+    from appview.clock import Clock
+    from appview.control import Control
+    from appview.memory.pool import SpacePool
+    from appview.settings import Settings
+    from appview.xrpc.cursors import Position
+    from lexicons.syntax import Nsid
+
+API_KEY_VARIABLE: Final = "ENGRAM_EMBEDDER_API_KEY"  # a secret, so no setting that `status` could show
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of a running appview that answers are made from. Whoever opened them closes them."""
+
+    settings: Settings
+    control: Control
+    access: Access
+    pool: SpacePool
+    searcher: Searcher
+    embedder: QueryEmbedder
+    keys: Keys
+    cursors: Cursors
+    clock: Clock
+
+    @classmethod
+    def of(
+        cls, settings: Settings, control: Control, access: Access, pool: SpacePool, *, clock: Clock
+    ) -> Self:
+        """Gather the parts; keys that are missing are made, the embedder that is configured is opened.
+
+        Raises `ConfigurationError` for an embedder that cannot be read, `StoreError` for a damaged key.
+        """
+        embedder = None
+        if settings.embedder is not None:
+            try:
+                embedder = open_embedder(settings.embedder, api_key=os.environ.get(API_KEY_VARIABLE))
+            except InvalidSpec as error:
+                raise ConfigurationError(f"embedder: {error}", hint=error.hint) from None
+        keys = Keys.load(settings.data)
+        cursors = Cursors(keys.cursor_secret)
+        searcher = Searcher(cache=VectorCache())
+        return cls(settings, control, access, pool, searcher, QueryEmbedder(embedder), keys, cursors, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, parsed: who asks for what. `parameters` satisfy the method's lexicon."""
+
+    context: Context
+    method: Nsid
+    subject: Subject
+    parameters: Mapping[str, Any]
+
+    @property
+    def space(self) -> SpaceUri:
+        """The space the call is about; raise `UnknownSpace` for what cannot be one."""
+        uri = self.parameters["space"]
+        if not SpaceUri.is_valid(uri):
+            raise UnknownSpace
+        return SpaceUri(uri)
+
+    def seal(self, position: Position) -> str:
+        """Write the cursor that continues this call after the item at `position`."""
+        return self.context.cursors.seal(self._binding, position)
+
+    def position(self, *kinds: type[int] | type[str]) -> Position | None:
+        """Read where this call continues, None at the start; raise `InvalidRequest`."""
+        cursor = self.parameters.get("cursor")
+        return None if cursor is None else self.context.cursors.open(self._binding, cursor, *kinds)
+
+    @property
+    def _binding(self) -> Binding:
+        return Binding(self.method, str(self.subject), self.parameters)

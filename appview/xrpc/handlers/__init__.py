@@ -1,0 +1,38 @@
+"""One module a method, and the one table of them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from appview.xrpc.handlers import (
+    describe_service,
+    get_memory,
+    get_path,
+    get_space_status,
+    list_memories,
+    list_paths,
+    list_spaces,
+    search_memories,
+)
+from lexicons import ids
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from appview.xrpc.context import Call
+    from lexicons.syntax import Nsid
+
+    Handler = Callable[[Call], Awaitable[dict[str, Any]]]
+
+HANDLERS: Final[Mapping[Nsid, Handler]] = {
+    ids.DESCRIBE_SERVICE: describe_service.handle,
+    ids.GET_MEMORY: get_memory.handle,
+    ids.GET_PATH: get_path.handle,
+    ids.GET_SPACE_STATUS: get_space_status.handle,
+    ids.LIST_MEMORIES: list_memories.handle,
+    ids.LIST_PATHS: list_paths.handle,
+    ids.LIST_SPACES: list_spaces.handle,
+    ids.SEARCH_MEMORIES: search_memories.handle,
+}
+# Methods that anybody may call, whatever credential comes along.
+OPEN: Final = frozenset({ids.DESCRIBE_SERVICE})

@@ -1,0 +1,36 @@
+"""garden.engram.listSpaces: the spaces that the caller may read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appview.xrpc.spaces import is_declared
+from appview.xrpc.views import space_view
+
+if TYPE_CHECKING:
+    from appview.xrpc.context import Call
+
+
+async def handle(call: Call) -> dict[str, Any]:
+    """Answer with a page of spaces by URI. Files are opened for the page alone."""
+    limit: int = call.parameters["limit"]
+    position = call.position(str)
+    after = "" if position is None else str(position[0])
+    context = call.context
+    found = []
+    for row in sorted(await context.control.spaces(), key=lambda row: row.uri):
+        if row.uri <= after or not is_declared(row):
+            continue
+        scope = context.access.scope(call.subject, row.uri, "read")
+        if not scope.is_nothing:
+            found.append((row, scope))
+            if len(found) > limit:
+                break
+    views = []
+    for row, scope in found[:limit]:
+        async with context.pool.use(row.uri) as store:
+            views.append(space_view(row, await store.status(scope)))
+    answer: dict[str, Any] = {"spaces": views}
+    if len(found) > limit:
+        answer["cursor"] = call.seal((views[-1]["uri"],))
+    return answer

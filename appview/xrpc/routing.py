@@ -1,0 +1,69 @@
+"""From a request to its handler: method by NSID, verb, body, caller, parameters, a place in the line.
+
+What each request goes through is the same and is here alone; handlers begin with checked parameters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from appview.access.subjects import Anonymous
+from appview.xrpc import callers
+from appview.xrpc.context import Call
+from appview.xrpc.errors import InvalidRequest, MethodNotImplemented, PayloadTooLarge
+from appview.xrpc.handlers import HANDLERS, OPEN
+from appview.xrpc.parameters import read_parameters
+from appview.xrpc.responses import answer
+from lexicons import catalog
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from appview.xrpc.admission import Admission
+    from appview.xrpc.context import Context
+
+VERBS: Final = {"query": ("GET", "HEAD"), "procedure": ("POST",)}  # XRPC spec, HTTP requests
+MAX_BODY_BYTES: Final = 1_000_000  # ours: a record's limit; no method takes more
+
+
+class Routes:
+    """Answers `/xrpc/<nsid>`."""
+
+    def __init__(self, context: Context, admission: Admission) -> None:
+        self._context = context
+        self._admission = admission
+        self._catalog = catalog.garden()
+        self._methods = {
+            str(nsid): (nsid, VERBS[self._catalog.method(nsid).kind], handler)
+            for nsid, handler in HANDLERS.items()
+        }
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer one request; raise `XrpcError`."""
+        name = request.match_info["method"]
+        method = self._methods.get(name)
+        if method is None:
+            raise MethodNotImplemented(f"no such method: {name[:80]}")
+        nsid, verbs, handler = method
+        check_verb(request, verbs)
+        check_body(request)
+        subject = Anonymous() if nsid in OPEN else await callers.resolve(request.headers)
+        parameters = read_parameters(self._catalog, nsid, request.raw_path)
+        call = Call(self._context, nsid, subject, parameters)
+        async with self._admission.admit():
+            body = await handler(call)
+        return answer(body)
+
+
+def check_verb(request: web.BaseRequest, verbs: tuple[str, ...]) -> None:
+    """Refuse a known address called the wrong way; raise `InvalidRequest`."""
+    if request.method not in verbs:
+        raise InvalidRequest(f"{request.method[:16]} is the wrong verb here", hint=f"use {verbs[0]}")
+
+
+def check_body(request: web.BaseRequest) -> None:
+    """Refuse a body whose size is told and over the limit, before any of it is read; raise
+    `PayloadTooLarge`."""
+    size = request.content_length or 0
+    if size > MAX_BODY_BYTES:
+        raise PayloadTooLarge(f"a body of {size} bytes, at most {MAX_BODY_BYTES}")

@@ -1,0 +1,47 @@
+"""The space a call is about, opened for what its caller may read."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from appview.xrpc.errors import UnknownSpace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from appview.control import SpaceRow
+    from appview.memory.scope import Scope
+    from appview.memory.store import SpaceStore
+    from appview.xrpc.context import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A space with the facts of it that the caller may read."""
+
+    row: SpaceRow
+    store: SpaceStore
+    scope: Scope
+
+
+def is_declared(row: SpaceRow) -> bool:
+    """Tell whether a config record has made the space, gone since or not. One that an operator has only made
+    room for is not there yet."""
+    return row.config is not None or row.config_rev is not None
+
+
+@asynccontextmanager
+async def readable(call: Call) -> AsyncIterator[Readable]:
+    """Open the call's space for the time of the block.
+
+    Raises `UnknownSpace` for one that does not exist and for one of which the caller may read nothing, alike.
+    """
+    uri = call.space
+    scope = call.context.access.scope(call.subject, uri, "read")
+    row = await call.context.control.space(uri)
+    if row is None or not is_declared(row) or scope.is_nothing:
+        raise UnknownSpace
+    async with call.context.pool.use(uri) as store:
+        yield Readable(row, store, scope)

@@ -6,6 +6,7 @@ records lose bytes. The session is written back whenever the SDK refreshes it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -15,7 +16,7 @@ from publisher.answers import SIGN_IN_HINT, STALE_TOKEN, Failure, lost, refused
 from publisher.errors import NotAllowed, NotSignedIn, PublisherError, RefusedByPds, TooManyRequests
 from publisher.retry import Budget, RetryPolicy, read_budget
 from publisher.sessions import StoredSession
-from publisher.urls import is_loopback
+from publisher.urls import is_loopback, service_url
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -50,6 +51,7 @@ class PdsClient:
         self._policy = policy
         self._sleep = sleep
         self._stored: StoredSession | None = None
+        self._refreshing = asyncio.Lock()
         self.pds = pds
         self.budget: Budget | None = None
 
@@ -73,16 +75,10 @@ class PdsClient:
             )
         except CallFailed as failed:
             await client.close()
-            if failed.failure.name == "AuthFactorTokenRequired":
-                raise NotSignedIn(
-                    f"{identifier} asks for a second factor", "sign in with an app password"
-                ) from None
-            if isinstance(failed.failure.error, NotSignedIn):
-                raise NotSignedIn(
-                    f"{pds} does not accept this name and password",
-                    "use the account's handle or DID and an app password",
-                ) from None
-            raise failed.failure.error from None
+            raise _sign_in_refused(failed.failure, pds, identifier) from None
+        except BaseException:
+            await client.close()
+            raise
         return client
 
     @classmethod
@@ -96,7 +92,11 @@ class PdsClient:
     ) -> Self:
         """Take up a kept session, without asking the PDS yet."""
         client = cls(stored.pds, keep, policy=policy, sleep=sleep)
-        await client._import(stored)
+        try:
+            await client._import(stored)
+        except BaseException:
+            await client.close()
+            raise
         return client
 
     @property
@@ -134,12 +134,15 @@ class PdsClient:
         parameters: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Call a method one time (twice where only the token was stale); raise `CallFailed`."""
+        token = self.session.token
         try:
             return await self._call(method, body, parameters)
         except CallFailed as failed:
             if failed.failure.name not in STALE_TOKEN:
                 raise
-        await self._refresh()
+        async with self._refreshing:
+            if self.session.token == token:  # else another call has refreshed it meanwhile
+                await self._refresh()
         return await self._call(method, body, parameters)
 
     async def retried(
@@ -195,6 +198,7 @@ class PdsClient:
             response = await self._answered(
                 method,
                 lambda: self._sdk.invoke_procedure(method, content=content, input_encoding=JSON_TYPE),
+                write=True,
             )
             self.budget = read_budget(response.headers) or self.budget
         if not isinstance(response.content, dict):
@@ -206,8 +210,8 @@ class PdsClient:
 
         return await self._sdk.invoke_query(method, params=DotDict(parameters))
 
-    async def _answered(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Translate every way in which the SDK fails."""
+    async def _answered(self, method: str, call: Callable[[], Awaitable[T]], *, write: bool = False) -> T:
+        """Translate every way in which the SDK fails; the limits of reads say nothing about writes."""
         import httpx
         from atproto_client.exceptions import RequestErrorBase
         from atproto_core.exceptions import AtProtocolError
@@ -224,7 +228,8 @@ class PdsClient:
                 body = {name: getattr(content, name, None) for name in ("error", "message")}
                 status, headers = error.response.status_code, error.response.headers
                 failure = refused(self.pds, method, status, body, headers, time.time())
-                self.budget = read_budget(headers) or self.budget
+                if write:
+                    self.budget = read_budget(headers) or self.budget
         except httpx.TransportError as error:
             failure = lost(self.pds, str(error) or type(error).__name__, sent=True)
         except AtProtocolError as error:
@@ -256,6 +261,7 @@ class PdsClient:
 
     def _session_changed(self, event: Any, session: Any) -> None:
         pds = str(session.pds_endpoint or self.pds).removesuffix("/xrpc").rstrip("/")
+        service_url(pds, allow_loopback=is_loopback(self.pds))  # it may come out of the account's document
         self._stored = StoredSession(session.did, session.handle, pds, session.encode())
         if self._keep is not None and event.value != "import":
             self._keep.write(self._stored)
@@ -267,6 +273,17 @@ class CallFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error.message)
         self.failure = failure
+
+
+def _sign_in_refused(failure: Failure, pds: str, identifier: str) -> PublisherError:
+    if failure.name == "AuthFactorTokenRequired":
+        return NotSignedIn(f"{identifier} asks for a second factor", "sign in with an app password")
+    if isinstance(failure.error, NotSignedIn):
+        return NotSignedIn(
+            f"{pds} does not accept this name and password",
+            "use the account's handle or DID and an app password",
+        )
+    return failure.error
 
 
 def _session_over(failed: CallFailed) -> CallFailed:

@@ -79,9 +79,12 @@ class FakePds:
         return sum(call.endswith(name) for call in self.calls)
 
     async def _document(self, request: web.Request) -> web.Response:
+        return web.json_response(self._did_document())
+
+    def _did_document(self) -> dict[str, Any]:
         service = {"id": "#atproto_pds", "type": "AtprotoPersonalDataServer"}
         service["serviceEndpoint"] = self.endpoint or self.url
-        return web.json_response({"id": DID, "alsoKnownAs": [f"at://{HANDLE}"], "service": [service]})
+        return {"id": DID, "alsoKnownAs": [f"at://{HANDLE}"], "service": [service]}
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
@@ -120,7 +123,8 @@ class FakePds:
             for name, seconds in (("accessJwt", self.token_seconds), ("refreshJwt", 90 * 86_400))
         }
         self.valid = set(tokens.values())
-        return {"did": DID, "handle": HANDLE, "active": True, **tokens}
+        document = {} if self.endpoint is None else {"didDoc": self._did_document()}
+        return {"did": DID, "handle": HANDLE, "active": True, **tokens, **document}
 
     def _authorised(self, request: web.Request) -> None:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -205,3 +206,25 @@ async def test_many_writes_at_once_refresh_once(settings: Settings, pds: FakePds
         await publisher.account()
         await asyncio.gather(*(publisher.remember(f"number {index}") for index in range(5)))
     assert pds.count("refreshSession") == 1 and len(pds.texts()) == 5
+
+
+async def test_many_calls_with_a_stale_token_refresh_it_once(
+    settings: Settings, pds: FakePds, waits: Waits
+) -> None:
+    session = await sign_in(settings, waits)
+    async with Publisher(settings=settings, sleep=waits) as publisher:
+        await publisher.account()
+        pds.valid.discard(session.token.split(":::")[2])
+        await asyncio.gather(*(publisher.remember(f"number {index}") for index in range(5)))
+    assert pds.count("refreshSession") == 1 and len(pds.texts()) == 5
+
+
+@pytest.mark.parametrize("endpoint", ["http://192.0.2.1", "https://10.0.0.1"])
+async def test_a_session_is_not_sent_to_just_any_place(
+    settings: Settings, pds: FakePds, waits: Waits, endpoint: str
+) -> None:
+    pds.endpoint = endpoint
+    async with Publisher(settings=replace(settings, pds=pds.url), sleep=waits) as publisher:
+        with pytest.raises(BadSetting, match="not a public https URL"):
+            await publisher.sign_in(DID, PASSWORD)
+    assert not settings.session.exists()

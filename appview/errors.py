@@ -7,6 +7,7 @@ AppviewError
 │   └── StoreBusy          another process has the data folder
 ├── NotFound               there is no such thing here
 ├── AccessError            access rules that cannot be followed (see `appview/access/errors.py`)
+├── FetchError             another server cannot be asked (see `appview/http/errors.py`)
 ├── XrpcError              an answer to a caller: name, status, message (see `appview/xrpc/errors.py`)
 └── IngestError            an event that is refused (see `appview/ingest/errors.py`)
 """

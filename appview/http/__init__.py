@@ -1,0 +1,1 @@
+"""Asking other servers: one guarded client for everything that goes out."""

@@ -31,13 +31,17 @@ ResyncReason = (
 
 @dataclass(frozen=True, slots=True)
 class RepoState:
-    """What is known of a repo: the last commit that is applied, and whether that is all there is."""
+    """What is known of a repo: the last commit that is applied, and whether that is all there is.
+
+    `undecided`: something came after it that waits, or that was refused by a key that may be old.
+    """
 
     rev: str | None = None
     data: bytes | None = None
     sync: SyncState = "unknown"
     active: bool = True
     status: str | None = None
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,10 @@ class _Repo:
     retried: _RepoNews | None = None  # the event for whose sake the identity was refreshed
 
     @property
+    def undecided(self) -> bool:
+        return bool(self.waiting) or self.overflowed is not None or self.suspected
+
+    @property
     def blocked(self) -> bool:
         return self.awaits_identity or self.resyncing
 
@@ -123,7 +127,9 @@ class Engine:
     def state(self, did: Did) -> RepoState | None:
         """Tell what is known of a repo; None where it is not tracked."""
         repo = self._repos.get(did)
-        return None if repo is None else RepoState(repo.rev, repo.data, repo.sync, repo.active, repo.status)
+        if repo is None:
+            return None
+        return RepoState(repo.rev, repo.data, repo.sync, repo.active, repo.status, repo.undecided)
 
     @property
     def waiting(self) -> tuple[int, int]:

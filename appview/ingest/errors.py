@@ -3,9 +3,11 @@
 IngestError (AppviewError)
 ├── MalformedFrame       a message of the firehose that cannot be read; nothing in it is used
 ├── Rejected             a commit, repo or proof that is not what it claims; `reason` names why
-└── IdentityError
-    ├── InvalidKey       a public key that cannot be read
-    └── InvalidDocument  a DID document that does not describe an account
+├── IdentityError
+│   ├── InvalidKey       a public key that cannot be read
+│   └── InvalidDocument  a DID document that does not describe an account
+├── RepoBehind           a repo as it was before what is already proven
+└── RepoInactive         a repo that its host does not give out at the moment
 """
 
 from __future__ import annotations
@@ -70,3 +72,15 @@ class InvalidKey(IdentityError):
 
 class InvalidDocument(IdentityError):
     """A DID document that does not describe an account."""
+
+
+class RepoBehind(IngestError):
+    """A repo as it was before what is already proven: its host lags behind."""
+
+
+class RepoInactive(IngestError):
+    """A repo that its host does not give out at the moment; `status` as `#account` has it."""
+
+    def __init__(self, did: str, status: str) -> None:
+        super().__init__(f"{did} is {status}")
+        self.status = status

@@ -1,0 +1,152 @@
+"""Which key signs an account's commits, and which host keeps its repo.
+
+Invariants: a cached answer is never older than `MAX_AGE`; an answer by force is asked for at most once in
+`FORCE_INTERVAL` for each DID; one DID is asked for once at a time, however many wait for it; an account that
+cannot be resolved is not asked for again before `FAILURE_AGE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, unquote
+
+from appview.errors import AppviewError
+from appview.http.addresses import is_loopback
+from appview.http.errors import FetchError, HttpStatusError
+from appview.ingest.did_documents import MAX_DOCUMENT_BYTES, Identity, parse_document
+from appview.ingest.errors import IdentityError
+from lexicons.syntax import Handle
+
+if TYPE_CHECKING:
+    from appview.clock import Clock
+    from appview.http.client import HttpClient
+    from lexicons.syntax import Did
+
+V = TypeVar("V")
+_SECOND: Final = 1_000_000  # microseconds
+MAX_AGE: Final = 12 * 3600 * _SECOND  # ours; an #identity event or a bad signature refreshes sooner
+FORCE_INTERVAL: Final = 60 * _SECOND  # the network's own rule: once a minute per DID
+FAILURE_AGE: Final = 60 * _SECOND  # ours
+MAX_ENTRIES: Final = 20_000  # cached identities, about 1 kB each
+CONCURRENCY: Final = 16  # lookups at once
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    asked_at: int
+    outcome: Identity | AppviewError
+
+
+class Resolver:
+    """Resolves DIDs through the guarded client and keeps the answers."""
+
+    def __init__(self, client: HttpClient, plc_url: str, clock: Clock) -> None:
+        self._client = client
+        self._plc_url = plc_url.rstrip("/")
+        self._clock = clock
+        self._entries: OrderedDict[Did, _Entry] = OrderedDict()
+        self._forced_at: OrderedDict[Did, int] = OrderedDict()
+        self._running: dict[Did, asyncio.Task[_Entry]] = {}
+        self._slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
+        """Answer from the cache or the network; raise `IdentityError` or `FetchError`.
+
+        `fresh` asks the network, unless that was done within the last minute: then what is known is given.
+        """
+        entry = self._known(did, fresh=fresh)
+        if entry is None:
+            entry = await self._ask(did, fresh=fresh)
+        if isinstance(entry.outcome, AppviewError):
+            raise entry.outcome
+        return entry.outcome
+
+    def forget(self, did: Did) -> None:
+        """Drop what is cached, because the account says that it changed."""
+        self._entries.pop(did, None)
+
+    def may_force(self, did: Did) -> bool:
+        """Tell whether `fresh` would ask the network now."""
+        last = self._forced_at.get(did)
+        now = self._clock()
+        return last is None or not 0 <= now - last < FORCE_INTERVAL
+
+    def _known(self, did: Did, *, fresh: bool) -> _Entry | None:
+        entry = self._entries.get(did)
+        if entry is None:
+            return None
+        if fresh:
+            return None if self.may_force(did) else entry
+        limit = FAILURE_AGE if isinstance(entry.outcome, AppviewError) else MAX_AGE
+        age = self._clock() - entry.asked_at
+        return entry if 0 <= age < limit else None
+
+    async def _ask(self, did: Did, *, fresh: bool) -> _Entry:
+        task = self._running.get(did)
+        if task is None:
+            if fresh:
+                _remember(self._forced_at, did, self._clock())
+            task = asyncio.create_task(self._look_up(did), name=f"resolve {did}")
+            self._running[did] = task
+            task.add_done_callback(lambda _: self._running.pop(did, None))
+        return await asyncio.shield(task)
+
+    async def _look_up(self, did: Did) -> _Entry:
+        async with self._slots:
+            outcome: Identity | AppviewError
+            try:
+                outcome = await self._fetch(did)
+            except AppviewError as error:
+                outcome = error
+        entry = _Entry(self._clock(), outcome)
+        previous = self._entries.get(did)
+        if isinstance(outcome, FetchError) and previous is not None and self._usable(previous):
+            return previous  # the directory is away: what it said last still holds
+        _remember(self._entries, did, entry)
+        return entry
+
+    def _usable(self, entry: _Entry) -> bool:
+        return isinstance(entry.outcome, Identity) and self._clock() - entry.asked_at < MAX_AGE
+
+    async def _fetch(self, did: Did) -> Identity:
+        match did.method:
+            case "plc":
+                url = f"{self._plc_url}/{quote(did, safe=':')}"
+            case "web":
+                url = document_url(did)
+            case method:
+                raise IdentityError(f"did:{method} is not a method of the AT Protocol")
+        try:
+            answer = await self._client.get(
+                url, accept="application/did+ld+json, application/json", max_bytes=MAX_DOCUMENT_BYTES
+            )
+        except HttpStatusError as error:
+            if error.status in (404, 410):
+                raise IdentityError(f"{did} is not registered") from None
+            raise
+        return parse_document(did, answer.body)
+
+
+def document_url(did: Did) -> str:
+    """Name the document of a did:web: a bare host name (a port only on this machine), no path.
+
+    Source: atproto.com/specs/did. Raises `IdentityError`.
+    """
+    host, colon, port = unquote(did.removeprefix("did:web:")).partition(":")
+    if colon:
+        if not is_loopback(host) or not port.isdecimal() or not port.isascii() or len(port) > 5:
+            raise IdentityError(f"{did}: only a host name is allowed")
+        return f"http://{host}:{port}/.well-known/did.json"
+    if host == "localhost" or not Handle.is_valid(host):
+        raise IdentityError(f"{did}: not a host name")
+    return f"https://{host}/.well-known/did.json"
+
+
+def _remember(entries: OrderedDict[Did, V], did: Did, value: V) -> None:
+    entries[did] = value
+    entries.move_to_end(did)
+    while len(entries) > MAX_ENTRIES:
+        entries.popitem(last=False)

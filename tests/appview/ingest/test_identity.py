@@ -1,0 +1,181 @@
+"""Resolving accounts through the directory, and how rarely that is done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from appview.errors import AppviewError
+from appview.http.client import HttpClient
+from appview.http.errors import FetchError
+from appview.ingest.errors import IdentityError
+from appview.ingest.identity import FAILURE_AGE, FORCE_INTERVAL, MAX_AGE, Resolver, document_url
+from lexicons.syntax import Did
+from tests.network.synthetic import K256, Network
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Clock:
+    """A clock that stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.micros = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.micros
+
+
+class World:
+    """A network with one account, and a resolver that looks at it."""
+
+    def __init__(self, network: Network, client: HttpClient) -> None:
+        self.network = network
+        self.account = network.account()
+        self.did = Did(self.account.did)
+        self.clock = Clock()
+        self.resolver = Resolver(client, network.plc.url, self.clock)
+
+    @property
+    def asked(self) -> int:
+        return self.network.plc.requests[self.did]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with Network() as network, HttpClient(allow_loopback=True) as client:
+        yield World(network, client)
+
+
+async def test_a_document_gives_key_and_host(world: World) -> None:
+    identity = await world.resolver.resolve(world.did)
+    assert (identity.did, identity.pds) == (world.did, world.network.pds[0].url)
+
+
+async def test_an_answer_is_kept_up_to_its_age(world: World) -> None:
+    first = await world.resolver.resolve(world.did)
+    world.network.rotate_key(world.account, K256())
+    world.clock.micros += MAX_AGE - 1
+    assert await world.resolver.resolve(world.did) == first
+    assert world.asked == 1
+    world.clock.micros += 1
+    assert (await world.resolver.resolve(world.did)).key != first.key
+    assert world.asked == 2
+
+
+async def test_a_clock_that_jumps_back_does_not_make_an_answer_immortal(world: World) -> None:
+    await world.resolver.resolve(world.did)
+    world.clock.micros -= 1_000_000
+    await world.resolver.resolve(world.did)
+    assert world.asked == 2
+
+
+async def test_force_asks_at_most_once_a_minute(world: World) -> None:
+    first = await world.resolver.resolve(world.did)
+    world.network.rotate_key(world.account, K256())
+    second = await world.resolver.resolve(world.did, fresh=True)
+    assert second.key != first.key
+    world.network.rotate_key(world.account, K256())
+    assert not world.resolver.may_force(world.did)
+    for _ in range(50):
+        assert await world.resolver.resolve(world.did, fresh=True) == second
+    assert world.asked == 2
+    world.clock.micros += FORCE_INTERVAL
+    assert world.resolver.may_force(world.did)
+    assert (await world.resolver.resolve(world.did, fresh=True)).key != second.key
+
+
+async def test_many_who_wait_share_one_request(world: World) -> None:
+    answers = await asyncio.gather(*(world.resolver.resolve(world.did) for _ in range(100)))
+    assert world.asked == 1
+    assert len(set(map(id, answers))) == 1
+
+
+async def test_one_who_stops_waiting_takes_nothing_from_the_others(world: World) -> None:
+    first = asyncio.create_task(world.resolver.resolve(world.did))
+    second = asyncio.create_task(world.resolver.resolve(world.did))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).did == world.did
+
+
+async def test_an_unknown_account_is_not_asked_for_again_at_once(world: World) -> None:
+    did = Did("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
+    for _ in range(5):
+        with pytest.raises(IdentityError, match="not registered"):
+            await world.resolver.resolve(did)
+    assert world.network.plc.requests[did] == 1
+    world.clock.micros += FAILURE_AGE
+    with pytest.raises(IdentityError):
+        await world.resolver.resolve(did)
+    assert world.network.plc.requests[did] == 2
+
+
+async def test_a_directory_that_fails_leaves_what_is_known(world: World) -> None:
+    known = await world.resolver.resolve(world.did)
+    world.network.plc.fail_with = 500
+    assert await world.resolver.resolve(world.did, fresh=True) == known
+    other = world.network.account()
+    with pytest.raises(FetchError) as caught:
+        await world.resolver.resolve(Did(other.did))
+    assert caught.value.temporary
+
+
+async def test_a_document_of_another_account_is_refused(world: World) -> None:
+    other = world.network.account()
+    world.network.plc.override[world.did] = other.document()
+    with pytest.raises(IdentityError):
+        await world.resolver.resolve(world.did)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"x" * 70_000, b"\xff"])
+async def test_what_is_no_document_is_refused(world: World, body: bytes) -> None:
+    world.network.plc.override[world.did] = body
+    with pytest.raises(AppviewError):
+        await world.resolver.resolve(world.did)
+
+
+async def test_a_method_that_is_not_of_the_protocol(world: World) -> None:
+    with pytest.raises(IdentityError, match="did:key"):
+        await world.resolver.resolve(Did("did:key:zQ3sh"))
+
+
+async def test_an_identity_that_changed_is_forgotten(world: World) -> None:
+    await world.resolver.resolve(world.did)
+    world.resolver.forget(world.did)
+    await world.resolver.resolve(world.did)
+    assert world.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("did", "url"),
+    [
+        ("did:web:example.com", "https://example.com/.well-known/did.json"),
+        ("did:web:localhost%3A3000", "http://localhost:3000/.well-known/did.json"),
+        ("did:web:127.0.0.1%3A80", "http://127.0.0.1:80/.well-known/did.json"),
+    ],
+)
+def test_where_a_did_web_keeps_its_document(did: str, url: str) -> None:
+    assert document_url(Did(did)) == url
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        "did:web:example.com:path",
+        "did:web:example.com%3A8443",
+        "did:web:example.com%2Fpath",
+        "did:web:user%40example.com",
+        "did:web:10.0.0.1",
+        "did:web:localhost",
+        "did:web:localhost%3A80%2F",
+        "did:web:localhost%3A123456",
+        "did:web:example",
+    ],
+)
+def test_a_did_web_that_is_more_than_a_host_name_is_refused(did: str) -> None:
+    with pytest.raises(IdentityError):
+        document_url(Did(did))

@@ -1,0 +1,56 @@
+"""Whose repos are followed, and which spaces each may write to: pure, from spaces and access rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lexicons.spaces import SpaceUri
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from appview.control import Rule
+    from appview.memory.scope import Scope
+    from lexicons.syntax import Did
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """`scopes` has, for every author who may write anything, each space with what may be written there.
+    `followed` are the authors and the authorities of all spaces that are known or that rules speak of."""
+
+    scopes: Mapping[Did, Mapping[SpaceUri, Scope]] = field(default_factory=dict)
+    followed: frozenset[Did] = frozenset()
+
+    def of(self, author: Did) -> Mapping[SpaceUri, Scope]:
+        """Give the spaces that an author may write to."""
+        return self.scopes.get(author, _NOWHERE)
+
+    @property
+    def pairs(self) -> frozenset[tuple[SpaceUri, Did]]:
+        """Every (space, author) for which the author's repo feeds the space."""
+        return frozenset((space, did) for did, scopes in self.scopes.items() for space in scopes)
+
+
+_NOWHERE: Mapping[SpaceUri, Any] = {}
+
+
+def build(
+    spaces: Iterable[SpaceUri],
+    rules: Iterable[Rule],
+    writers: Callable[[SpaceUri], Iterable[Did]],
+    scope: Callable[[Did, SpaceUri], Scope],
+) -> Roster:
+    """Compute the roster. A space that only rules speak of is not written to, but its authority is followed,
+    so that its config is found."""
+    scopes: dict[Did, dict[SpaceUri, Scope]] = {}
+    known = list(spaces)
+    for space in known:
+        for did in writers(space):
+            allowed = scope(did, space)
+            if not allowed.is_nothing:
+                scopes.setdefault(did, {})[space] = allowed
+    named = {SpaceUri(text) for rule in rules for text in rule.fields if SpaceUri.is_valid(text)}
+    authorities = {space.authority for space in (*known, *named)}
+    return Roster(scopes, frozenset(scopes) | authorities)

@@ -1,0 +1,191 @@
+"""What a proven change of a repo means for the spaces: pure, from records to updates.
+
+A memory goes to every known space where its author may write at its path and with its attributes; a tag
+`space=<did>` narrows that to the public space of that account. A record that cannot be indexed is refused in
+the spaces it would have gone to, so that each can say so. A record that moved away from a space is deleted
+there. A config record speaks for its own author's space only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from appview.memory.values import Delete, Put, Refuse, RepoUpdate
+from lexicons import data
+from lexicons.catalog import garden
+from lexicons.configs import Config
+from lexicons.errors import ContractError
+from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
+from lexicons.memories import RESERVED_ATTRIBUTES, SPACE_ATTRIBUTE, Memory, Topics, read_tags
+from lexicons.spaces import SpaceUri
+from lexicons.syntax import Did
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from appview.memory.scope import Scope
+    from appview.memory.values import Change
+
+MAX_DETAIL: Final = 200  # characters of a reason that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """One record of a proven commit or repo, of a collection that concerns us. `block` is None where the
+    record is gone; `existed` tells that there was a version before."""
+
+    collection: str
+    rkey: str
+    cid: str | None
+    block: bytes | None
+    existed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """An author's config record: a config, nothing any more, or (with `problem`) one that is not valid."""
+
+    author: Did
+    rev: str
+    cid: str | None
+    config: Config | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A memory record and where it wants to go. `topics` is None where its tags could not be read."""
+
+    change: Put | Refuse
+    topics: Topics | None
+
+
+_NO_TOPICS: Final = Topics("/", {}, ())
+
+
+def judge_memory(rkey: str, cid: str, block: bytes) -> Judged:
+    """Decode and check a memory record; what is wrong with it becomes a `Refuse`."""
+    topics: Topics | None = None
+    try:
+        value = data.decode_record(block)
+        topics = _topics_of(value)
+        garden().validate_record(MEMORY, value, rkey)
+        memory = Memory.from_record(value)
+    except ContractError as error:
+        return Judged(Refuse(rkey, cid, "record", str(error)[:MAX_DETAIL]), topics)
+    if not memory.text.strip():
+        return Judged(Refuse(rkey, cid, "blank", "the text is blank"), topics)
+    return Judged(Put(rkey, cid, memory), topics)
+
+
+def judge_config(author: Did, rev: str, record: RecordChange) -> ConfigChange | None:
+    """Read a config record; None for one that is not at the one key that counts."""
+    if record.rkey != CONFIG_RKEY:
+        return None
+    if record.block is None or record.cid is None:
+        return ConfigChange(author, rev, None, None)
+    try:
+        value = data.decode_record(record.block)
+        garden().validate_record(CONFIG, value, record.rkey)
+        return ConfigChange(author, rev, record.cid, Config.from_record(value))
+    except ContractError as error:
+        return ConfigChange(author, rev, record.cid, None, str(error)[:MAX_DETAIL])
+
+
+def targets(author: Did, topics: Topics | None, scopes: Mapping[SpaceUri, Scope]) -> frozenset[SpaceUri]:
+    """Choose, among the spaces where the author may write something, those that take this record."""
+    if topics is None:
+        return frozenset(space for space, scope in scopes.items() if not scope.is_nothing)
+    candidates: Iterable[SpaceUri] = scopes
+    named = topics.attributes.get(SPACE_ATTRIBUTE)
+    if named is not None:
+        if not Did.is_valid(named):
+            return frozenset()
+        candidates = (SpaceUri.public(Did(named)),)
+    attributes = _attributes(author, topics)
+    return frozenset(
+        space
+        for space in candidates
+        if (scope := scopes.get(space)) is not None
+        and (scope.is_everything or scope.covers(topics.path, attributes))
+    )
+
+
+def route_commit(
+    author: Did,
+    rev: str,
+    tree: str | None,
+    records: Iterable[RecordChange],
+    scopes: Mapping[SpaceUri, Scope],
+) -> dict[SpaceUri, RepoUpdate]:
+    """Turn the memory records of one commit into an update for each space it changes.
+
+    `scopes` says what the author may write, for every space where that is anything.
+    """
+    changes: dict[SpaceUri, list[Change]] = {}
+    for record in records:
+        if record.collection != MEMORY or not scopes:
+            continue
+        if record.block is None or record.cid is None:
+            for space in scopes:
+                changes.setdefault(space, []).append(Delete(record.rkey))
+            continue
+        judged = judge_memory(record.rkey, record.cid, record.block)
+        chosen = targets(author, judged.topics, scopes)
+        for space in scopes:
+            if space in chosen:
+                changes.setdefault(space, []).append(judged.change)
+            elif record.existed:
+                changes.setdefault(space, []).append(Delete(record.rkey))
+    return {space: RepoUpdate(author, rev, tuple(made), tree) for space, made in changes.items()}
+
+
+def route_repo(
+    author: Did,
+    rev: str,
+    tree: str | None,
+    records: Iterable[RecordChange],
+    scopes: Mapping[SpaceUri, Scope],
+) -> dict[SpaceUri, RepoUpdate]:
+    """Turn all memory records of a repo into a complete update for every space of `scopes`."""
+    changes: dict[SpaceUri, list[Change]] = {space: [] for space in scopes}
+    for record in records:
+        if record.collection != MEMORY or record.block is None or record.cid is None:
+            continue
+        judged = judge_memory(record.rkey, record.cid, record.block)
+        for space in targets(author, judged.topics, scopes):
+            changes[space].append(judged.change)
+    return {
+        space: RepoUpdate(author, rev, tuple(made), tree, complete=True) for space, made in changes.items()
+    }
+
+
+def refusals(updates: Iterable[RepoUpdate]) -> Sequence[tuple[Literal["record", "blank"], str, str]]:
+    """List what updates refuse: (reason, record key, detail), each record once."""
+    found: dict[str, tuple[Any, str, str]] = {}
+    for update in updates:
+        for change in update.changes:
+            if isinstance(change, Refuse):
+                found[change.rkey] = (change.reason, change.rkey, change.detail)
+    return list(found.values())
+
+
+def _topics_of(value: Mapping[str, Any]) -> Topics | None:
+    """Read the tags of a record that may be wrong in any way; None where they make no sense."""
+    tags = value.get("tags")
+    if tags is None:
+        return _NO_TOPICS
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return None
+    return read_tags(tags)
+
+
+def _attributes(author: Did, topics: Topics) -> dict[str, str]:
+    """Give the attributes that access rules see: the record's own, and its author as `owner`."""
+    seen = {
+        key: value
+        for key, value in topics.attributes.items()
+        if key not in RESERVED_ATTRIBUTES and key != SPACE_ATTRIBUTE
+    }
+    return {**seen, "owner": str(author)}

@@ -247,3 +247,9 @@ def schema_version(connection: Connection) -> int:
     """Read the number of the last migration."""
     row: Any = connection.execute("PRAGMA user_version").fetchone()
     return int(row[0])
+
+
+def is_damage(error: StoreError) -> bool:
+    """Tell whether the file itself is at fault, so that trying again cannot help."""
+    cause = error.__cause__
+    return isinstance(cause, sqlite3.Error) and _kind(cause) in ("SQLITE_CORRUPT", "SQLITE_NOTADB")

@@ -1,0 +1,258 @@
+"""Whole repos: when they are fetched, how often again, and what becomes of them.
+
+Invariants: one fetch of a repo at a time; a failure is followed by a wait that doubles, is noted in
+control.db and honoured after a restart; a repo that is behind what was already proven is not taken, until it
+has been behind for so long that the account's history must have been put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from appview.errors import AppviewError
+from appview.http.errors import FetchError, HttpStatusError
+from appview.ingest.backoff import Backoff
+from appview.ingest.errors import IdentityError, RepoBehind, RepoInactive
+from appview.ingest.route import RecordChange, judge_config, route_repo
+from lexicons.data import cid_text
+from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from appview.clock import Clock
+    from appview.control import Control
+    from appview.ingest.backoff import Random
+    from appview.ingest.committer import Committer
+    from appview.ingest.declarations import Declarations
+    from appview.ingest.fetch import FetchedRepo, RepoFetcher
+    from appview.ingest.pipeline import Pipeline
+    from appview.ingest.reconcile import Reconciler
+    from appview.ingest.snapshots import RepoRecord
+    from appview.memory.values import RepoUpdate
+    from lexicons.spaces import SpaceUri
+    from lexicons.syntax import Did
+
+_SECOND: Final = 1_000_000  # microseconds
+RETRY: Final = Backoff(base=2.0, cap=3600.0)
+INACTIVE_SECONDS: Final = (
+    6 * 3600.0
+)  # an inactive account: its host says when it is back, this is in case not
+MAX_RETRY_AFTER: Final = 24 * 3600.0  # seconds; a host that asks for more is asked again anyway
+CANDIDATE_ATTEMPTS: Final = 10  # at an account that only seemed to declare a space
+PATIENCE: Final = 4  # times that a repo may be behind before it is believed
+MAX_SLEEP: Final = 30.0  # seconds; the clock may jump
+
+log = structlog.get_logger(__name__)
+
+
+class Backfill:
+    """Fetches the repos that are asked for. `run` must be running."""
+
+    def __init__(
+        self,
+        fetcher: RepoFetcher,
+        pipeline: Pipeline,
+        reconciler: Reconciler,
+        declarations: Declarations,
+        committer: Committer,
+        control: Control,
+        clock: Clock,
+        *,
+        random: Random,
+        retry: Backoff = RETRY,
+    ) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self._fetcher = fetcher
+        self._pipeline = pipeline
+        self._reconciler = reconciler
+        self._declarations = declarations
+        self._committer = committer
+        self._control = control
+        self._clock = clock
+        self._random = random
+        self._retry = retry
+        self._due: dict[Did, int] = {}
+        self._running: set[Did] = set()
+        self._news = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """How many repos are to be fetched."""
+        return len(self._due) + len(self._running)
+
+    def want(self, did: Did) -> None:
+        """Ask for a repo: now, or when the wait after its last failure is over."""
+        row = self._pipeline.rows.get(did)
+        due = self._clock() if row is None or row.retry_at is None else row.retry_at
+        self._due[did] = min(due, self._due.get(did, due))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Start what is due, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._news.clear()
+                now = self._clock()
+                for did in [did for did, due in self._due.items() if due <= now and did not in self._running]:
+                    del self._due[did]
+                    self._running.add(did)
+                    group.create_task(self._job(did), name=f"repo of {did}")
+                later = [due for did, due in self._due.items() if did not in self._running]
+                wait = min([MAX_SLEEP, *((due - now) / _SECOND for due in later)])
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(wait, 0.0)):
+                        await self._news.wait()
+
+    async def _job(self, did: Did) -> None:
+        attempt = self._pipeline.attempts.get(did, 0)
+        try:
+            await self._take(await self._fetcher.fetch(did), attempt)
+        except RepoInactive as error:
+            async with self._pipeline.lock:
+                if self._pipeline.attempts.get(did, 0) == attempt:
+                    await self._pipeline.account(did, active=False, status=error.status)
+                    self._failed(did, error)
+                else:  # it has come back since it was asked for
+                    self.want(did)
+        except Exception as error:  # one repo, whatever is wrong with it, must not stop the others
+            if not isinstance(error, AppviewError):
+                log.exception("repo breaks the program", did=did)
+            async with self._pipeline.lock:
+                self._failed(did, error)
+                if self._is_hopeless(did, error):
+                    await self._committer.insist(partial(self._reconciler.forget, did))
+        finally:
+            self._running.discard(did)
+            self._news.set()
+
+    def _failed(self, did: Did, error: Exception) -> None:
+        row = self._pipeline.rows.get(did)
+        if row is None:
+            return
+        attempts = row.attempts + 1
+        wait = self._retry.seconds(attempts, self._random)
+        if isinstance(error, RepoInactive):
+            wait = INACTIVE_SECONDS
+        elif isinstance(error, HttpStatusError) and error.retry_after_seconds is not None:
+            wait = max(wait, min(error.retry_after_seconds, MAX_RETRY_AFTER))
+        elif isinstance(error, FetchError) and not error.temporary:
+            wait = max(wait, self._retry.seconds(attempts + 4, self._random))
+        retry_at = self._clock() + int(wait * _SECOND)
+        self.outcomes[f"failed: {type(error).__name__}"] += 1
+        log.warning(
+            "repo cannot be fetched", did=did, error=str(error), attempts=attempts, retry_in=round(wait)
+        )
+        self._pipeline.note(did, error=str(error)[:500], attempts=attempts, retry_at=retry_at)
+        self._due[did] = retry_at
+
+    def _is_hopeless(self, did: Did, error: Exception) -> bool:
+        """Tell whether to give up on an account of which nobody speaks but a message that proves nothing."""
+        row = self._pipeline.rows.get(did)
+        if row is None or did in self._pipeline.roster.followed:
+            return False
+        return isinstance(error, IdentityError) or row.attempts >= CANDIDATE_ATTEMPTS
+
+    async def _take(self, repo: FetchedRepo, attempt: int) -> None:
+        """Make every space that waits for it hold what the repo holds, and let the repo go on from there."""
+        did, pipeline = repo.did, self._pipeline
+        async with pipeline.lock:
+            self._check_not_behind(repo)
+            state = pipeline.engine.state(did)
+            if state is not None and not state.active:
+                # Its host gives it out again; what is here asks for it anew.
+                await pipeline.account(did, active=True, status=None)
+                return
+            await self._committer.insist(lambda: self._declare(repo))
+        memories = [_change(record) for record in repo.records if record.collection == MEMORY]
+        tree = cid_text(repo.data)
+        while True:
+            scopes = pipeline.roster.of(did)
+            updates = await asyncio.to_thread(route_repo, did, repo.rev, tree, memories, scopes)
+            async with pipeline.lock:
+                if pipeline.roster.of(did) != scopes:
+                    continue
+                if did not in pipeline.rows:
+                    return
+                self._check_not_behind(repo)
+                filled = await self._hand_on(repo, attempt, updates)
+            break
+        await self._committer.flush()
+        async with pipeline.lock:
+            await self._committer.insist(lambda: self._settle(did, filled))
+        self.outcomes["fetched"] += 1
+        log.info("repo fetched", did=did, rev=repo.rev, memories=len(memories), spaces=len(filled))
+
+    async def _settle(self, did: Did, filled: frozenset[SpaceUri]) -> None:
+        """Note what is on disk now."""
+        pipeline = self._pipeline
+        for space in filled:
+            if space in pipeline.roster.of(did) and space not in pipeline.pending.spaces(did):
+                await self._control.put_membership(space, did, "synced")
+            pipeline.settling.discard((space, did))
+        state = pipeline.engine.state(did)
+        if state is not None and state.sync == "synchronized" and not pipeline.pending.spaces(did):
+            self._due.pop(did, None)
+        if did not in pipeline.roster.followed and did in pipeline.rows:
+            await self._reconciler.forget(did)  # it declares no space after all
+
+    async def _hand_on(
+        self, repo: FetchedRepo, attempt: int, updates: Mapping[SpaceUri, RepoUpdate]
+    ) -> frozenset[SpaceUri]:
+        # Whole repos are bounded where they are fetched; counted here they would hold up everybody.
+        did, pipeline = repo.did, self._pipeline
+        pipeline.count_refusals(did, updates)
+        if pipeline.engine.is_current(did, attempt):
+            filled = frozenset(updates)
+            self._committer.add(updates, 0)
+            pipeline.pending.drop(did)
+            pipeline.settling |= {(space, did) for space in filled}
+            await pipeline.carry_out(
+                pipeline.engine.resynced(did, repo.rev, repo.data, self._clock(), attempt)
+            )
+        else:
+            filled = pipeline.pending.spaces(did) & updates.keys()
+            self._committer.add({space: updates[space] for space in filled}, 0)
+            for held in pipeline.pending.finish(did):
+                self._committer.add({space: held[space] for space in held.keys() & filled}, 0)
+            pipeline.settling |= {(space, did) for space in filled}
+        pipeline.note(
+            did,
+            error=None,
+            attempts=0,
+            retry_at=None,
+            pds=repo.identity.pds,
+            handle=repo.identity.handle,
+        )
+        return filled
+
+    async def _declare(self, repo: FetchedRepo) -> None:
+        """Follow the config that the repo holds, or that it holds none."""
+        for record in repo.records:
+            if record.collection == CONFIG and record.rkey == CONFIG_RKEY:
+                declared = judge_config(repo.did, repo.rev, _change(record))
+                if declared is not None:
+                    await self._declarations.follow(declared)
+                return
+        await self._declarations.absent(repo.did, repo.rev)
+
+    def _check_not_behind(self, repo: FetchedRepo) -> None:
+        """Refuse a repo that lacks what was proven before, or what went by before it was held back."""
+        row, state = self._pipeline.rows.get(repo.did), self._pipeline.engine.state(repo.did)
+        if row is None or state is None:
+            raise RepoBehind(f"{repo.did} is not followed any more")
+        resync = state.sync != "synchronized"
+        if resync and state.rev is not None and repo.rev < state.rev and row.attempts < PATIENCE:
+            raise RepoBehind(f"the host has rev {repo.rev}, {state.rev} was proven")
+        if not resync and not self._pipeline.pending.reaches(repo.did, repo.rev):
+            raise RepoBehind(f"the host has rev {repo.rev}, later ones went by")
+
+
+def _change(record: RepoRecord) -> RecordChange:
+    return RecordChange(record.collection, record.rkey, cid_text(record.cid), record.record)

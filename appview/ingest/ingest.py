@@ -1,0 +1,186 @@
+"""All of ingest as one thing that runs: sources, pipeline, committer, backfill, reconciliation."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from appview.http.client import HttpClient
+from appview.ingest.backfill import RETRY, Backfill
+from appview.ingest.committer import Committer
+from appview.ingest.declarations import Declarations
+from appview.ingest.engine import Engine
+from appview.ingest.fetch import RepoFetcher
+from appview.ingest.identity import Resolver
+from appview.ingest.pipeline import Pipeline
+from appview.ingest.queues import ByteQueue
+from appview.ingest.reconcile import Reconciler
+from appview.ingest.source import Firehose, endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from appview.access.access import Access
+    from appview.clock import Clock
+    from appview.control import Control
+    from appview.ingest.backoff import Backoff, Random
+    from appview.ingest.source import Item
+    from appview.memory.pool import SpacePool
+    from appview.settings import Settings
+
+TAKE: Final = 256  # items taken from a queue at once
+DRAIN_SECONDS: Final = 10.0  # what is gathered gets this long to reach the disk at the end
+
+log = structlog.get_logger(__name__)
+
+
+class Ingest:
+    """Follows the sources of the settings into control.db and the spaces. `run` until `stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        control: Control,
+        access: Access,
+        pool: SpacePool,
+        clock: Clock,
+        *,
+        rng: Random = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        retry: Backoff = RETRY,
+    ) -> None:
+        self._settings = settings
+        self._control = control
+        self._clock = clock
+        self._rng = rng
+        self._sleep = sleep
+        self._stop = asyncio.Event()
+        self._client = HttpClient(allow_loopback=settings.allow_loopback)
+        open_registration = settings.registration == "open"
+        self._committer = Committer(control, pool, clock, random=rng, sleep=sleep)
+        self._declarations = Declarations(
+            control, access, pool, self._committer, clock, open_registration=open_registration
+        )
+        resolver = Resolver(self._client, settings.plc_url, clock)
+        self._pipeline = Pipeline(
+            Engine(),
+            self._committer,
+            resolver,
+            self._declarations,
+            clock,
+            open_registration=open_registration,
+        )
+        self._reconciler = Reconciler(
+            control, access, pool, self._committer, self._pipeline, self._declarations, clock
+        )
+        self._backfill = Backfill(
+            RepoFetcher(self._client, resolver, clock, settings.data),
+            self._pipeline,
+            self._reconciler,
+            self._declarations,
+            self._committer,
+            control,
+            clock,
+            random=rng,
+            retry=retry,
+        )
+        self._declarations.changed = self._reconciler.reconcile
+        self._pipeline.wanted = self._backfill.want
+        self._pipeline.purge = self._reconciler.purge
+        self._queues: dict[str, ByteQueue[Item]] = {}
+        self._firehoses: dict[str, Firehose] = {}
+
+    def stop(self) -> None:
+        """Make `run` write what it has and end."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Follow the sources until `stop` or until cancelled; raise what ended it."""
+        try:
+            await self._run()
+        except BaseExceptionGroup as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
+            raise error from None
+
+    async def _run(self) -> None:
+        async with self._client, asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(part.run(), name=type(part).__name__)
+                for part in (self._committer, self._pipeline, self._backfill)
+            ]
+            async with self._pipeline.lock:
+                await self._committer.insist(self._reconciler.reconcile)
+            tasks.append(group.create_task(self._reconciler.run(), name="Reconciler"))
+            sources = [
+                group.create_task(self._follow(endpoint(source)), name=f"source {source}")
+                for source in self._settings.source
+            ]
+            await self._stop.wait()
+            await _cancel(sources)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await self._committer.flush()
+            await _cancel(tasks)
+
+    async def _follow(self, source: str) -> None:
+        position = await self._control.cursor(source)
+        queue: ByteQueue[Item] = ByteQueue()
+        firehose = Firehose(
+            source, self._client, partial(_put, queue), position, random=self._rng, sleep=self._sleep
+        )
+        self._queues[source], self._firehoses[source] = queue, firehose
+        async with asyncio.TaskGroup() as group:
+            group.create_task(firehose.run(), name=f"read {source}")
+            while True:
+                await self._pipeline.take(source, await queue.get_some(TAKE))
+
+    def status(self) -> dict[str, Any]:
+        """Tell what is going on, for logs and metrics."""
+        engine = self._pipeline.engine
+        waiting, waiting_bytes = engine.waiting
+        now = asyncio.get_running_loop().time()
+        return {
+            "sources": {
+                source: {
+                    "connected": firehose.connected,
+                    "reconnects": firehose.reconnects,
+                    "position": firehose.position,
+                    "silent seconds": None
+                    if firehose.heard_at is None
+                    else round(now - firehose.heard_at, 1),
+                    "queued": len(self._queues[source]),
+                    "queued_bytes": self._queues[source].bytes,
+                }
+                for source, firehose in self._firehoses.items()
+            },
+            "events": dict(self._pipeline.events),
+            "rejects": dict(self._pipeline.rejects),
+            "records": dict(self._committer.outcomes),
+            "configs": dict(self._declarations.outcomes),
+            "repos": {
+                "followed": len(self._pipeline.rows),
+                "synchronized": sum(row.sync_state == "synchronized" for row in self._pipeline.rows.values()),
+                "to fetch": self._backfill.waiting,
+                "fetches": dict(self._backfill.outcomes),
+                "waiting events": waiting,
+                "waiting bytes": waiting_bytes,
+            },
+            "failing": self._committer.failing,
+        }
+
+
+async def _put(queue: ByteQueue[Item], item: Item) -> None:
+    await queue.put(item, len(item) if isinstance(item, bytes) else 0)
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

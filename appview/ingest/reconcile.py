@@ -1,0 +1,145 @@
+"""What is followed against what should be: spaces and rules on one side, repos and what was filled on the
+other.
+
+Run at the start, when a space has come, and when another process (the command line) has changed control.db.
+A pair (space, author) that has come is filled from the author's whole repo; from one that is gone, all that
+the author had there is removed. A space that the operator has hidden keeps its file, for the day it is
+admitted again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from appview.access.subjects import Account
+from appview.control import RepoRow
+from appview.errors import AppviewError
+from appview.ingest.roster import build
+
+if TYPE_CHECKING:
+    from appview.access.access import Access
+    from appview.clock import Clock
+    from appview.control import Control
+    from appview.ingest.committer import Committer
+    from appview.ingest.declarations import Declarations
+    from appview.ingest.pipeline import Pipeline
+    from appview.memory.pool import SpacePool
+    from lexicons.spaces import SpaceUri
+    from lexicons.syntax import Did
+
+POLL_SECONDS: Final = 0.25  # how soon a change by the command line is seen
+RETRY_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """Keeps the pipeline to what control.db says."""
+
+    def __init__(
+        self,
+        control: Control,
+        access: Access,
+        pool: SpacePool,
+        committer: Committer,
+        pipeline: Pipeline,
+        declarations: Declarations,
+        clock: Clock,
+    ) -> None:
+        self._control = control
+        self._access = access
+        self._pool = pool
+        self._committer = committer
+        self._pipeline = pipeline
+        self._declarations = declarations
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Look for changes by other processes, until cancelled."""
+        seen = await self._control.data_version()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                version = await self._control.data_version()
+                if version != seen:
+                    async with self._pipeline.lock:
+                        await self.reconcile()
+                    seen = version
+            except AppviewError as error:
+                log.error("cannot follow control.db, trying again", error=str(error), hint=error.hint)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def reconcile(self) -> None:
+        """Follow whom spaces and rules name, and no one else. The pipeline's lock is held."""
+        pipeline = self._pipeline
+        await self._committer.flush()
+        await self._access.refresh()
+        spaces = await self._control.spaces()
+        _, rules = await self._control.rules()
+        rows = {row.did: row for row in await self._control.repos()}
+        filled = await self._control.memberships()
+        known = [space.uri for space in spaces]
+        pipeline.roster = build(
+            known,
+            rules,
+            self._access.writers,
+            lambda did, space: self._access.scope(Account(did), space, "write"),
+        )
+        wanted = pipeline.roster.pairs
+        for did in pipeline.roster.followed - pipeline.rows.keys():
+            await pipeline.follow(rows.get(did) or RepoRow(did, self._clock()))
+        for did, row in rows.items():
+            if did not in pipeline.rows:
+                await pipeline.follow(row)  # it seemed to declare a space when the program ended
+            elif row.sync_state == "pending" and pipeline.rows[did].sync_state == "synchronized":
+                await pipeline.carry_out(pipeline.engine.desynchronize(did))  # the command line asks for it
+        for space, did in wanted:
+            if filled.get((space, did)) != "synced":
+                await self._fill(space, did, known_pair=(space, did) in filled)
+        for space, did in filled.keys() - wanted:
+            if space in known:
+                await self._empty(space, did)
+
+    async def _fill(self, space: SpaceUri, did: Did, *, known_pair: bool) -> None:
+        if not known_pair:
+            await self._control.put_membership(space, did, "pending")
+        if (space, did) in self._pipeline.settling:
+            return
+        state = self._pipeline.engine.state(did)
+        self._pipeline.pending.begin(did, space, state.rev if state is not None else None)
+        self._pipeline.wanted(did)
+
+    async def _empty(self, space: SpaceUri, did: Did) -> None:
+        log.info("author leaves space", space=space, author=did)
+        self._pipeline.pending.drop(did, space)
+
+        await self._committer.flush()
+        await self._committer.insist(partial(self._remove, space, did))
+        await self._control.delete_membership(space, did)
+        if did not in self._pipeline.roster.followed:
+            await self.forget(did)
+
+    async def forget(self, did: Did) -> None:
+        """Stop following an account that nothing names any more. The lock is held."""
+        self._pipeline.unfollow(did)
+        await self._committer.flush()
+        await self._control.delete_repo(did)
+
+    async def purge(self, did: Did) -> None:
+        """Remove all that a deleted account had anywhere. The lock is held."""
+        await self._declarations.absent(did, None)
+        await self._committer.flush()
+        spaces = list(self._pipeline.roster.of(did))
+        for space in spaces:
+            await self._committer.insist(partial(self._remove, space, did))
+            self._pipeline.pending.begin(did, space, None)
+        log.info("account purged", did=did, spaces=len(spaces))
+
+    async def _remove(self, space: SpaceUri, did: Did) -> None:
+        async with self._pool.use(space) as store:
+            await store.remove_author(did)
+        await self._control.put_membership(space, did, "pending")

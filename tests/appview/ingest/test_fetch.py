@@ -1,0 +1,152 @@
+"""Whole repos from their hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from appview.clock import now
+from appview.http.client import HttpClient
+from appview.http.errors import HttpStatusError
+from appview.ingest.errors import IdentityError, Rejected, RepoInactive
+from appview.ingest.fetch import PER_HOST, RepoFetcher
+from appview.ingest.identity import Resolver
+from lexicons.ids import CONFIG, MEMORY
+from lexicons.syntax import Did
+from tests.appview.ingest.world import config, memory, rkey
+from tests.network.synthetic import K256, Network
+from tests.network.synthetic.pds import Pds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiohttp import web
+
+    from tests.network.synthetic import Account
+
+
+class CountingPds(Pds):
+    """A PDS that waits at a gate and counts how many wait there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = 0
+        self.most = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def _get_repo(self, request: web.Request) -> web.StreamResponse:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.gate.wait()
+            return await super()._get_repo(request)
+        finally:
+            self.inside -= 1
+
+
+class Setup:
+    """A network of two hosts and a fetcher."""
+
+    def __init__(self, network: Network, client: HttpClient) -> None:
+        self.network = network
+        self.fetcher = RepoFetcher(client, Resolver(client, network.plc.url, now), now)
+
+    def author(self, pds: int = 0) -> Account:
+        account = self.network.account(pds=pds)
+        self.network.create(account, str(MEMORY), rkey(), memory("one"))
+        self.network.create(account, str(CONFIG), "self", config())
+        self.network.create(account, "app.bsky.feed.post", rkey(), {"text": "beside the point"})
+        return account
+
+
+@pytest.fixture
+async def setup() -> AsyncIterator[Setup]:
+    network = Network()
+    network.pds = [CountingPds(), CountingPds()]
+    async with network, HttpClient(allow_loopback=True) as client:
+        yield Setup(network, client)
+
+
+def gates(setup: Setup) -> list[CountingPds]:
+    return [pds for pds in setup.network.pds if isinstance(pds, CountingPds)]
+
+
+async def test_the_records_of_our_collections_are_given(setup: Setup) -> None:
+    author = setup.author()
+    repo = await setup.fetcher.fetch(Did(author.did))
+    assert (repo.did, repo.rev, repo.data) == (author.did, author.rev, author.data)
+    assert {record.collection for record in repo.records} == {str(MEMORY), str(CONFIG)}
+
+
+async def test_a_host_is_asked_for_a_few_repos_at_once_and_delays_no_other(setup: Setup) -> None:
+    slow, quick = gates(setup)
+    slow.gate.clear()
+    authors = [setup.author(0) for _ in range(20)]
+    waiting = [asyncio.create_task(setup.fetcher.fetch(Did(each.did))) for each in authors]
+    async with asyncio.timeout(10):
+        while slow.inside < PER_HOST:  # noqa: ASYNC110 - the server signals nothing
+            await asyncio.sleep(0.005)
+    others = [setup.author(1) for _ in range(5)]
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(setup.fetcher.fetch(Did(each.did)) for each in others))
+    assert slow.inside == PER_HOST
+    slow.gate.set()
+    async with asyncio.timeout(20):
+        assert len(await asyncio.gather(*waiting)) == 20
+    assert slow.most == PER_HOST
+    assert quick.most <= PER_HOST
+
+
+@pytest.mark.parametrize("status", ["takendown", "suspended", "deactivated"])
+async def test_an_inactive_repo_is_told_apart(setup: Setup, status: str) -> None:
+    author = setup.author()
+    author.active, author.status = False, status
+    with pytest.raises(RepoInactive) as caught:
+        await setup.fetcher.fetch(Did(author.did))
+    assert caught.value.status == status
+
+
+async def test_a_rotated_key_is_asked_for_once(setup: Setup) -> None:
+    author = setup.author()
+    did = Did(author.did)
+    await setup.fetcher.fetch(did)
+    setup.network.rotate_key(author, K256(), announce=False)
+    setup.network.create(author, str(MEMORY), rkey(), memory("with the new key"))
+    assert len((await setup.fetcher.fetch(did)).records) == 3
+    asked = setup.network.plc.requests[did]
+    setup.network.plc.override[did] = author.document()
+    author.key = K256()  # a key that the directory does not know
+    setup.network.create(author, str(MEMORY), rkey(), memory("forged"))
+    with pytest.raises(Rejected):
+        await setup.fetcher.fetch(did)
+    with pytest.raises(Rejected):
+        await setup.fetcher.fetch(did)
+    assert setup.network.plc.requests[did] == asked
+
+
+async def test_a_moved_account_is_looked_for_at_its_new_host(setup: Setup) -> None:
+    author = setup.author(0)
+    did = Did(author.did)
+    await setup.fetcher.fetch(did)
+    setup.network.move(author, 1)
+    repo = await setup.fetcher.fetch(did)
+    assert repo.identity.pds == setup.network.pds[1].url
+
+
+async def test_an_account_without_a_host(setup: Setup) -> None:
+    author = setup.author()
+    setup.network.plc.override[author.did] = author.document() | {"service": []}
+    with pytest.raises(IdentityError):
+        await setup.fetcher.fetch(Did(author.did))
+
+
+async def test_a_host_that_is_busy_says_when_to_come_back(setup: Setup) -> None:
+    author = setup.author()
+    setup.network.pds[0].fail_with = 429
+    setup.network.pds[0].retry_after = "17"
+    with pytest.raises(HttpStatusError) as caught:
+        await setup.fetcher.fetch(Did(author.did))
+    assert caught.value.retry_after_seconds == 17.0

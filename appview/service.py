@@ -1,0 +1,102 @@
+"""A running appview: everything opened, wired and, at the end, closed again in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from appview.access.access import Access
+from appview.clock import now
+from appview.control import Control
+from appview.errors import AppviewError
+from appview.ingest.ingest import Ingest
+from appview.memory.pool import SpacePool
+from appview.search.analysis import ANALYSIS
+from appview.xrpc.app import make_app
+from appview.xrpc.context import Context
+from appview.xrpc.server import listening
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from aiohttp import web
+
+    from appview.settings import Settings
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+THREADS: Final = 8  # database work and repo walks that run at once
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+    """Follow the sources and answer queries until SIGTERM or SIGINT; what was received is then on disk.
+
+    The caller holds the data folder. `ready` is told the URL once queries are answered. Raises `StoreError`
+    where a database cannot be used, `ConfigurationError`, and `AppviewError` where the port is taken.
+    """
+    async with AsyncExitStack() as stack:
+        executor = stack.enter_context(ThreadPoolExecutor(THREADS, thread_name_prefix="appview"))
+        control = await Control.open(settings.control_file, executor)
+        stack.push_async_callback(control.close)
+        access = await Access.open(control, now)
+        pool = SpacePool(
+            settings.spaces_folder, executor, now, analyser=ANALYSIS, max_open=settings.max_open_spaces
+        )
+        stack.push_async_callback(pool.close)
+        ingest = Ingest(settings, control, access, pool, now)
+        context = Context.of(settings, control, access, pool, clock=now)
+        running = asyncio.create_task(ingest.run(), name="ingest")
+        try:
+            stopping = stack.enter_context(_signals())
+            async with _listening(make_app(context), settings) as url:
+                log.info("listening", url=url, sources=list(settings.source))
+                if ready is not None:
+                    ready(url)
+                await _first(stopping, running)
+                log.info("stopping")
+        finally:
+            # Nothing is answered any more; ingest writes what it has.
+            ingest.stop()
+            await running
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def _listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    try:
+        async with listening(app, settings.host, settings.port) as port:
+            yield f"http://{host}:{port}"
+    except OSError as error:
+        raise AppviewError(
+            f"cannot listen on {host}:{settings.port}: {error.strerror}",
+            hint="see --host and --port; port 0 takes any that is free",
+        ) from error
+
+
+async def _first(stopping: asyncio.Event, running: asyncio.Task[None]) -> None:
+    """Wait for a signal, or for ingest to end, which it does only by failing."""
+    waiter = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({waiter, running}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+
+
+@contextmanager
+def _signals() -> Iterator[asyncio.Event]:
+    """Give an event that SIGTERM and SIGINT set."""
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        yield stopping
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

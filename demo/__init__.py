@@ -1,0 +1,1 @@
+"""The main job, shown on real components: `make demo`."""

@@ -21,7 +21,7 @@ help:
 	@sed -n '2,6p' Makefile | cut -c3-
 
 demo: $(VENV)/ready $(NODE_MODULES)/.ready
-	$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(ARGS)
+	$(BIN)/python -m demo $(if $(KEEP),--keep) $(ARGS)
 
 test: $(VENV)/ready $(NODE_MODULES)/.ready
 	$(BIN)/python -m pytest $(ARGS)

@@ -106,7 +106,7 @@ def agent(account: Account, net: Devnet, home: Path, embedder: str, space: str) 
     return Agent(
         account,
         {
-            "ENGRAM_PUBLISHER_HOME": str(home),
+            "ENGRAM_SESSION": str(home / "session.json"),
             "ENGRAM_PLC_URL": net.plc_url,
             "ENGRAM_EMBEDDER": embedder,
             "ENGRAM_SPACE": space,

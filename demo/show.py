@@ -40,8 +40,11 @@ def command(line: str) -> None:
 
 def note(text: str) -> None:
     """Print an indented remark."""
-    for line in textwrap.wrap(clean(text), WIDTH - 4):
-        say(f"    {line}")
+    for paragraph in text.splitlines():
+        for line in textwrap.wrap(
+            clean(paragraph), WIDTH - 4, break_long_words=False, break_on_hyphens=False
+        ):
+            say(f"    {line}")
 
 
 def question(asked: Mapping[str, Any], mode: str, milliseconds: float) -> None:

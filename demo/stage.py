@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tests.network.devnet import Account, Devnet
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-BIN: Final = Path(sys.executable).parent
+# The programs as modules: the demo needs this checkout's, whether or not it is installed.
+PROGRAMS: Final = {"engram-appview": "appview.cli", "engram-publisher": "publisher.cli"}
 READY_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 20.0
 
@@ -70,7 +71,12 @@ async def appview(net: Devnet, data: Path, port: int) -> AsyncIterator[Appview]:
     log = data.parent / "appview.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            BIN / "engram-appview", "serve", env=os.environ | environment, stdout=output, stderr=output
+            *_program("engram-appview"),
+            "serve",
+            cwd=ROOT,
+            env=os.environ | environment,
+            stdout=output,
+            stderr=output,
         )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -115,10 +121,17 @@ def agent(account: Account, net: Devnet, home: Path, embedder: str, space: str) 
     )
 
 
-async def _run(program: str, arguments: tuple[str, ...], environment: Mapping[str, str], stdin: str = "") -> str:
+def _program(name: str) -> list[str]:
+    return [sys.executable, "-m", PROGRAMS[name]]
+
+
+async def _run(
+    program: str, arguments: tuple[str, ...], environment: Mapping[str, str], stdin: str = ""
+) -> str:
     process = await asyncio.create_subprocess_exec(
-        BIN / program,
+        *_program(program),
         *arguments,
+        cwd=ROOT,
         env=os.environ | environment,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

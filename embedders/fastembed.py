@@ -31,6 +31,7 @@ BATCH: Final = 32  # texts a run; more saves no time on a CPU and costs memory
 DEFAULT_THREADS: Final = 1  # measured on two cores: a second thread makes small models slower
 CACHE_VARIABLE: Final = "FASTEMBED_CACHE_PATH"  # fastembed's own
 _registering = threading.Lock()  # fastembed's list of custom models belongs to the whole process
+TELEMETRY_SWITCHES: Final = ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY")
 
 
 class FastembedEmbedder:
@@ -113,7 +114,9 @@ class FastembedEmbedder:
         return self._key
 
     def _load(self) -> ModelKey:
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        # What an agent remembers is nobody else's business: the runtime reports home from its import on.
+        for switch in TELEMETRY_SWITCHES:
+            os.environ.setdefault(switch, "1")
         from fastembed import TextEmbedding
 
         if isinstance(self._spec, FolderSpec):

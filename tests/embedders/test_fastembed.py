@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +27,8 @@ from lexicons.models import ModelKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
@@ -206,3 +211,21 @@ async def test_no_folder_is_an_error() -> None:
     with pytest.raises(ModelUnavailable, match="no folder /no/such/folder"):
         await made.key()
     await made.close()
+
+
+def test_the_runtime_is_kept_from_reporting_home(minilm: FolderSpec, tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from embedders.select import open_embedder\n"
+        "asyncio.run(open_embedder(sys.argv[1]).embed_query('a secret'))\n"
+    )
+    spec = f"fastembed:{minilm.folder};name={minilm.name};pooling=mean"
+    switches = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY")
+    environment = {key: value for key, value in os.environ.items() if key not in switches}
+    subprocess.run(
+        [sys.executable, "-c", script, spec],
+        check=True,
+        env=environment | {"TMPDIR": str(tmp_path)},
+        cwd=ROOT,
+    )
+    assert not [*tmp_path.iterdir()]  # its reporter leaves a session file there

@@ -33,6 +33,8 @@ MAX_SEQ: Final = 2**63 - 1  # a CBOR integer of the data model
 
 # Canonical DAG-CBOR leaves one way to write {"t": "#commit", "op": 1}.
 _COMMIT_HEADER: Final = b"\xa2\x61t\x67#commit\x62op\x01"
+_BODY_KEYS: Final = len(_COMMIT_HEADER) + 1  # behind the one byte that begins a map of up to 23 fields
+_OPS_KEY: Final = b"\x63ops"
 _REPO_KEY: Final = b"\x64repo"
 _DID: Final = b"did:"
 _T = TypeVar("_T")
@@ -123,26 +125,32 @@ Event = RepoEvent | InfoEvent | ErrorEvent
 
 
 def concerns(frame: bytes, needle: bytes, tracked: Container[bytes]) -> bool:
-    """Tell whether a message must be read: anything but a `#commit` that neither holds `needle` nor is of a
-    repo whose DID is in `tracked`.
+    """Tell whether a message must be read: anything but a `#commit` that neither holds `needle` in its
+    operations nor is of a repo whose DID is in `tracked`.
 
-    A path that imitates the `repo` field can only hide the commit that carries it, and only from an account
-    that has no record of ours in it; the break in its chain of trees shows with the next commit.
+    A canonical body begins with `ops` and has `repo` before the blocks, so only its first few hundred bytes
+    are searched; another body is searched whole. A path that imitates the `repo` field can only hide the
+    commit that carries it, and only from an account that has no record of ours in it; the break in its chain
+    of trees shows with the next commit.
     """
-    if not frame.startswith(_COMMIT_HEADER) or needle in frame:
+    if not frame.startswith(_COMMIT_HEADER):
         return True
     at = frame.find(_REPO_KEY)
     while at >= 0:
         start = at + len(_REPO_KEY)
         head = frame[start : start + 1]
         if head == b"\x78":
-            size, start = frame[start + 1], start + 2
+            start += 2
+            size = frame[start - 1] if start <= len(frame) else 0
         elif head == b"\x79":
-            size, start = int.from_bytes(frame[start + 1 : start + 3], "big"), start + 3
+            start += 3
+            size = int.from_bytes(frame[start - 2 : start], "big")
         else:
-            size, start = (head[0] & 31 if head else 0), start + 1
+            start += 1
+            size = head[0] & 31 if head else 0
         if frame.startswith(_DID, start):
-            return frame[start : start + size] in tracked
+            end = at if frame.startswith(_OPS_KEY, _BODY_KEYS) else len(frame)
+            return frame.find(needle, 0, end) >= 0 or frame[start : start + size] in tracked
         at = frame.find(_REPO_KEY, start)
     return True  # no repo: let the parser say what is wrong
 

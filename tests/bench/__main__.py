@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import logging
 import pkgutil
 import sys
 from pathlib import Path
+
+import structlog
 
 from tests.bench import harness
 
@@ -29,6 +32,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="PREFIX", help="only figures whose names begin so")
     parser.add_argument("--list", action="store_true", help="print the names of the benchmarks")
     options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         if module.name not in ("__main__", "harness"):
             importlib.import_module(f"tests.bench.{module.name}")

@@ -96,6 +96,27 @@ def test_every_commit_of_a_tracked_repo_concerns_us(did: str) -> None:
     assert not concerns(post, NEEDLE, {b"did:plc:other"})
 
 
+def test_our_operations_are_seen_behind_any_other() -> None:
+    account = Account()
+    both = account.draft(
+        Write("create", "com.hundredrepo.post", "one", {"text": "x"}),
+        Write("create", MEMORY, "one", {"text": "hello"}),
+    )
+    assert concerns(both.frame(1), NEEDLE, frozenset())
+
+
+def test_our_name_in_a_text_is_not_an_operation_of_ours() -> None:
+    account = Account()
+    post = account.create(POST, "one", {"text": "I like garden.engram.memory"}).frame(1)
+    assert not concerns(post, NEEDLE, frozenset())
+
+
+def test_a_message_that_is_cut_off_anywhere_is_only_judged() -> None:
+    frame = Account().create(POST, "one", {"text": "x"}).frame(1)
+    for size in range(len(frame)):
+        assert concerns(frame[:size], NEEDLE, frozenset()) in (True, False)
+
+
 def test_the_seq_of_a_dropped_message_can_be_read() -> None:
     account = Account()
     assert frame_seq(account.create(POST, "one", {"text": "x"}).frame(4_711)) == 4_711

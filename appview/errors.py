@@ -8,6 +8,7 @@ AppviewError
 ├── NotFound               there is no such thing here
 ├── AccessError            access rules that cannot be followed (see `appview/access/errors.py`)
 ├── FetchError             another server cannot be asked (see `appview/http/errors.py`)
+├── IdentityError          an account's keys cannot be used (see `appview/identity/errors.py`)
 ├── XrpcError              an answer to a caller: name, status, message (see `appview/xrpc/errors.py`)
 └── IngestError            an event that is refused (see `appview/ingest/errors.py`)
 """

@@ -18,6 +18,7 @@ BASE = {
     "appview.errors",
     "appview.folder",
     "appview.http",
+    "appview.identity",
     "appview.logs",
     "appview.settings",
 }

@@ -17,8 +17,9 @@ import structlog
 
 from appview.errors import AppviewError
 from appview.http.errors import FetchError, HttpStatusError
+from appview.identity.errors import IdentityError
 from appview.ingest.backoff import Backoff
-from appview.ingest.errors import IdentityError, RepoBehind, RepoInactive
+from appview.ingest.errors import RepoBehind, RepoInactive
 from appview.ingest.route import RecordChange, judge_config, route_repo
 from lexicons.data import cid_text
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import cbrrr
 
+from appview.identity.errors import SignatureRefused
 from appview.ingest.car import read_car
 from appview.ingest.errors import Rejected
 from appview.ingest.inversion import PartialTree, invert
@@ -30,7 +31,7 @@ from lexicons.syntax import Did, Nsid, RecordKey, Tid
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from appview.ingest.crypto import PublicKey
+    from appview.identity.keys import PublicKey
     from appview.ingest.frames import CommitEvent, RepoOp, SyncEvent
 
 Action = Literal["create", "update", "delete"]
@@ -144,7 +145,10 @@ def read_signed(block: bytes, did: Did, key: PublicKey) -> SignedCommit:
     if fields["did"] != did:
         raise Rejected("did-mismatch", f"a commit of {str(fields['did'])[:100]!r}, in the name of {did}")
     signature = fields.pop("sig")
-    key.verify(cbrrr.encode_dag_cbor(fields, cid_type=Link), signature)
+    try:
+        key.verify(cbrrr.encode_dag_cbor(fields, cid_type=Link), signature)
+    except SignatureRefused as error:
+        raise Rejected(error.reason, error.detail) from None
     return SignedCommit(did, fields["rev"], fields["data"].cid_bytes)
 
 

@@ -32,6 +32,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from appview.identity.documents import Identity
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
@@ -46,7 +47,6 @@ from appview.ingest.commands import (
     Untracked,
 )
 from appview.ingest.commits import ProvenCommit, check_rev, prove_commit, prove_sync
-from appview.ingest.did_documents import Identity
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
 from lexicons.ids import NAMESPACE
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-    from appview.ingest.crypto import PublicKey
+    from appview.identity.keys import PublicKey
     from appview.ingest.errors import Reason
     from lexicons.syntax import Did
 

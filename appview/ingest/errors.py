@@ -3,9 +3,6 @@
 IngestError (AppviewError)
 ├── MalformedFrame       a message of the firehose that cannot be read; nothing in it is used
 ├── Rejected             a commit, repo or proof that is not what it claims; `reason` names why
-├── IdentityError
-│   ├── InvalidKey       a public key that cannot be read
-│   └── InvalidDocument  a DID document that does not describe an account
 ├── RepoBehind           a repo as it was before what is already proven
 └── RepoInactive         a repo that its host does not give out at the moment
 """
@@ -60,18 +57,6 @@ class Rejected(IngestError):
         super().__init__(f"{reason}: {detail}")
         self.reason: Reason = reason
         self.detail = detail
-
-
-class IdentityError(IngestError):
-    """An account's identity cannot be used."""
-
-
-class InvalidKey(IdentityError):
-    """A public key that cannot be read."""
-
-
-class InvalidDocument(IdentityError):
-    """A DID document that does not describe an account."""
 
 
 class RepoBehind(IngestError):

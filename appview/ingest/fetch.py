@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from appview.http.errors import HttpStatusError
+from appview.identity.errors import IdentityError
 from appview.ingest.car import MAX_REPO_BYTES
-from appview.ingest.errors import IdentityError, Rejected, RepoInactive
+from appview.ingest.errors import Rejected, RepoInactive
 from appview.ingest.snapshots import RepoReader
 from lexicons.ids import CONFIG, MEMORY
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from appview.clock import Clock
     from appview.http.client import HttpClient
-    from appview.ingest.did_documents import Identity
-    from appview.ingest.identity import Resolver
+    from appview.identity.documents import Identity
+    from appview.identity.resolver import Resolver
     from appview.ingest.snapshots import RepoRecord
     from lexicons.syntax import Did
 

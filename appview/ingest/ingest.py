@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from appview.http.client import HttpClient
+from appview.identity.resolver import Resolver
 from appview.ingest.backfill import RETRY, Backfill
 from appview.ingest.committer import Committer
 from appview.ingest.declarations import Declarations
 from appview.ingest.engine import Engine
 from appview.ingest.fetch import RepoFetcher
-from appview.ingest.identity import Resolver
 from appview.ingest.pipeline import Pipeline
 from appview.ingest.queues import ByteQueue
 from appview.ingest.reconcile import Reconciler

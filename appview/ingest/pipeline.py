@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from appview.clock import Clock
+    from appview.identity.resolver import Resolver
     from appview.ingest.commands import Command
     from appview.ingest.commits import ProvenCommit
     from appview.ingest.committer import Committer
     from appview.ingest.declarations import Declarations
     from appview.ingest.engine import Engine
-    from appview.ingest.identity import Resolver
     from appview.ingest.source import Gap, Item
     from appview.memory.values import RepoUpdate
     from lexicons.spaces import SpaceUri

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from appview.ingest.crypto import PublicKey
+    from appview.identity.keys import PublicKey
     from lexicons.syntax import Did
 
 

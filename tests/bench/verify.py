@@ -36,8 +36,8 @@ async def verify() -> list[Figure]:
     """Measure proof on synthetic commits of one 384-dimensional memory each; the baseline proves nothing."""
     from atproto import CAR, firehose_models, parse_subscribe_repos_message
 
+    from appview.identity.keys import PublicKey
     from appview.ingest.commits import prove_commit
-    from appview.ingest.crypto import PublicKey
     from appview.ingest.frames import CommitEvent, parse_frame
     from appview.ingest.snapshots import prove_repo
     from lexicons.syntax import Did

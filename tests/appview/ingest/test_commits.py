@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from appview.identity.keys import PublicKey
 from appview.ingest.commits import MAX_FUTURE, prove_commit, prove_record, prove_sync
-from appview.ingest.crypto import PublicKey
 from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import CommitEvent, SyncEvent, parse_frame
 from appview.ingest.mst import EMPTY_TREE

@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from appview.identity.documents import Identity, read_document
+from appview.identity.errors import InvalidDocument
+from appview.identity.keys import PublicKey
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
@@ -18,8 +21,6 @@ from appview.ingest.commands import (
     Resync,
     Untracked,
 )
-from appview.ingest.crypto import PublicKey
-from appview.ingest.did_documents import Identity, read_document
 from appview.ingest.engine import (
     IDENTITY_RETRY,
     MAX_IDENTITY_RETRY,
@@ -29,7 +30,6 @@ from appview.ingest.engine import (
     SECOND,
     Engine,
 )
-from appview.ingest.errors import InvalidDocument
 from appview.ingest.frames import parse_frame
 from lexicons.syntax import Did
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Draft, error_frame, info_frame

@@ -15,6 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from appview.identity.documents import Identity, read_document
+from appview.identity.errors import InvalidDocument
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
@@ -25,9 +27,8 @@ from appview.ingest.commands import (
     Resync,
     Untracked,
 )
-from appview.ingest.did_documents import Identity, read_document
 from appview.ingest.engine import MAX_WAITING_TOTAL, REFRESH_INTERVAL, SECOND, Engine
-from appview.ingest.errors import InvalidDocument, MalformedFrame, Rejected
+from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import concerns, parse_frame
 from appview.ingest.snapshots import prove_repo
 from lexicons.syntax import Did

@@ -10,9 +10,10 @@ import pytest
 from appview.clock import now
 from appview.http.client import HttpClient
 from appview.http.errors import HttpStatusError
-from appview.ingest.errors import IdentityError, Rejected, RepoInactive
+from appview.identity.errors import IdentityError
+from appview.identity.resolver import Resolver
+from appview.ingest.errors import Rejected, RepoInactive
 from appview.ingest.fetch import PER_HOST, RepoFetcher
-from appview.ingest.identity import Resolver
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.syntax import Did
 from tests.appview.ingest.world import config, memory, rkey

@@ -10,11 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appview.identity.documents import Identity, parse_document
+from appview.identity.errors import InvalidDocument, InvalidKey
+from appview.identity.keys import PublicKey
 from appview.ingest.car import read_car
 from appview.ingest.commits import prove_commit, prove_record, prove_sync
-from appview.ingest.crypto import PublicKey
-from appview.ingest.did_documents import Identity, parse_document
-from appview.ingest.errors import InvalidDocument, InvalidKey, MalformedFrame, Rejected
+from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
 from appview.ingest.mst import decode_node
 from appview.ingest.snapshots import prove_repo

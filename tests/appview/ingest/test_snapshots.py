@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.identity.keys import PublicKey
 from appview.ingest.block_files import MEMORY_BYTES, BlockFile
-from appview.ingest.crypto import PublicKey
 from appview.ingest.errors import Rejected
 from appview.ingest.snapshots import RepoReader, prove_repo
 from lexicons.syntax import Did

@@ -10,8 +10,8 @@ import pytest
 from appview.errors import AppviewError
 from appview.http.client import HttpClient
 from appview.http.errors import FetchError
-from appview.ingest.errors import IdentityError
-from appview.ingest.identity import FAILURE_AGE, FORCE_INTERVAL, MAX_AGE, Resolver, document_url
+from appview.identity.errors import IdentityError
+from appview.identity.resolver import FAILURE_AGE, FORCE_INTERVAL, MAX_AGE, Resolver, document_url
 from lexicons.syntax import Did
 from tests.network.synthetic import K256, Network
 

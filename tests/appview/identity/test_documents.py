@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from appview.ingest.did_documents import MAX_DOCUMENT_BYTES, parse_document, read_document
-from appview.ingest.errors import InvalidDocument
+from appview.identity.documents import MAX_DOCUMENT_BYTES, parse_document, read_document
+from appview.identity.errors import InvalidDocument
 from lexicons.syntax import Did
 from tests.network.synthetic import K256, P256, Account, SigningKey
 

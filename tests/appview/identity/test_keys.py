@@ -8,8 +8,8 @@ from typing import Any
 import base58
 import pytest
 
-from appview.ingest.crypto import PublicKey
-from appview.ingest.errors import InvalidKey, Rejected
+from appview.identity.errors import InvalidKey, SignatureRefused
+from appview.identity.keys import PublicKey
 from tests.network.synthetic import K256, P256, SigningKey
 from tests.shared_data import read_json
 
@@ -34,7 +34,7 @@ def test_official_signatures(case: dict[str, Any]) -> None:
     if case["validSignature"]:
         key.verify(message, signature)
         return
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(SignatureRefused) as caught:
         key.verify(message, signature)
     assert caught.value.reason == ("high-s" if "high-s" in case["tags"] else "bad-signature")
 
@@ -64,7 +64,7 @@ def test_only_the_low_compact_signature_of_the_key_is_accepted(signer: SigningKe
     key.verify(b"message", good)
 
     def refused(message: bytes, signature: bytes) -> str:
-        with pytest.raises(Rejected) as caught:
+        with pytest.raises(SignatureRefused) as caught:
             key.verify(message, signature)
         return caught.value.reason
 

@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote
 from appview.errors import AppviewError
 from appview.http.addresses import is_loopback
 from appview.http.errors import FetchError, HttpStatusError
-from appview.ingest.did_documents import MAX_DOCUMENT_BYTES, Identity, parse_document
-from appview.ingest.errors import IdentityError
+from appview.identity.documents import MAX_DOCUMENT_BYTES, Identity, parse_document
+from appview.identity.errors import IdentityError
 from lexicons.syntax import Handle
 
 if TYPE_CHECKING:

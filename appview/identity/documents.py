@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from appview.ingest.crypto import Curve, PublicKey
-from appview.ingest.errors import InvalidDocument, InvalidKey
+from appview.identity.errors import InvalidDocument, InvalidKey
+from appview.identity.keys import Curve, PublicKey
 from lexicons.syntax import Did, Handle
 
 MAX_DOCUMENT_BYTES: Final = 65_536  # ours: a document with every service known takes 3 kB

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from appview.ingest.errors import InvalidKey, Rejected
+from appview.identity.errors import InvalidKey, SignatureRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,17 +77,17 @@ class PublicKey:
         return f"{_DID_KEY}z{base58.b58encode(code + self.point).decode()}"
 
     def verify(self, message: bytes, signature: bytes) -> None:
-        """Raise `Rejected` (`bad-signature`, `high-s`) unless this key signed the message."""
+        """Raise `SignatureRefused` (`bad-signature`, `high-s`) unless this key signed the message."""
         if len(signature) != SIGNATURE_BYTES:
-            raise Rejected("bad-signature", f"{len(signature)} bytes, expected {SIGNATURE_BYTES}")
+            raise SignatureRefused("bad-signature", f"{len(signature)} bytes, expected {SIGNATURE_BYTES}")
         order = _ORDERS[self.curve]
         r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
         if not (0 < r < order and 0 < s < order):
-            raise Rejected("bad-signature", "r or s out of range")
+            raise SignatureRefused("bad-signature", "r or s out of range")
         if s > order >> 1:
-            raise Rejected("high-s", "the signature's S is in the upper half of its range")
+            raise SignatureRefused("high-s", "the signature's S is in the upper half of its range")
         if not self._check(message, encode_dss_signature(r, s)):
-            raise Rejected("bad-signature", "not signed by this key")
+            raise SignatureRefused("bad-signature", "not signed by this key")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublicKey) and (self.curve, self.point) == (other.curve, other.point)

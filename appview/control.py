@@ -1,4 +1,5 @@
-"""control.db: what the appview knows outside the memory of any one space. All its SQL is here.
+"""control.db: what the appview knows outside the memory of any one space. All its SQL is here, and that of
+its credentials in `control_tokens`.
 
 Times are microseconds since 1970. Every method is one transaction. The command line and the server open the
 same file at once: `policy_version` and `data_version` tell one what the other has done.
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from appview.control_tokens import TokenTable
 from appview.sqlite import Database
 from lexicons.configs import Config
 from lexicons.spaces import SpaceUri
@@ -72,7 +74,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One change of the rules: the ones it took away and the ones it added."""
+    """One change: the rules it took away and those it added. A token shows as `token, <name>, <expiry>`."""
 
     at: int
     actor: str
@@ -100,6 +102,7 @@ class Control:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.tokens = TokenTable(database)
 
     @classmethod
     async def open(cls, path: Path, executor: Executor) -> Self:

@@ -6,7 +6,7 @@ AppviewError
 │   ├── StoreMismatch      a file does not belong to the space or version it is opened for
 │   └── StoreBusy          another process has the data folder
 ├── NotFound               there is no such thing here
-├── AccessError            access rules that cannot be followed (see `appview/access/errors.py`)
+├── AccessError            of rules, and of proving who asks (see `appview/access/errors.py`)
 ├── FetchError             another server cannot be asked (see `appview/http/errors.py`)
 ├── IdentityError          an account's keys cannot be used (see `appview/identity/errors.py`)
 ├── XrpcError              an answer to a caller: name, status, message (see `appview/xrpc/errors.py`)

@@ -12,6 +12,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -33,10 +34,12 @@ TABLE: Final = "appview"  # our part of that file
 TYPO_SIMILARITY: Final = 0.8  # difflib ratio from which an unknown variable is taken for a misspelt one
 MAX_PORT: Final = 65_535
 MAX_OPEN_SPACES: Final = 10_000  # each costs several file descriptors and page caches
+MAX_RATE: Final = 100_000_000  # requests a minute; more than any machine answers
 
 Registration = Literal["open", "closed"]
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Setting:
     default: str
     description: str
     parse: Callable[[object], Any]
+    repeats: bool = False
 
     @property
     def variable(self) -> str:
@@ -140,6 +144,18 @@ def _urls(*schemes: str) -> Callable[[object], tuple[str, ...]]:
         return tuple(dict.fromkeys(one(item) for item in value))
 
     return parse
+
+
+def _networks(value: object) -> tuple[Network, ...]:
+    """Take addresses and networks, as `10.0.0.0/8` or `::1`."""
+    if isinstance(value, str):
+        value = [item for item in re.split(r"[\s,]+", value) if item]
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be an address or network, or a list of them")
+    try:
+        return tuple(dict.fromkeys(ip_network(item) for item in value))
+    except ValueError as error:
+        raise ValueError(f"must be addresses or networks ({error})") from None
 
 
 def _setting(
@@ -236,6 +252,29 @@ class Settings:
         _number(1, MAX_OPEN_SPACES),
         "How many spaces' files are open at once. Others are opened when they are needed.",
     )
+    rate_address: int = _setting(
+        6_000,
+        "number",
+        _number(0, MAX_RATE),
+        "Requests a minute from one network address (IPv6: one /64 network); 0 sets no limit.",
+    )
+    rate_subject: int = _setting(
+        3_000, "number", _number(0, MAX_RATE), "Requests a minute of one account or token; 0 sets no limit."
+    )
+    rate_space: int = _setting(
+        12_000,
+        "number",
+        _number(0, MAX_RATE),
+        "Requests a minute to one space, by all who may read it together; 0 sets no limit.",
+    )
+    trusted_proxies: tuple[Network, ...] = _setting(
+        (),
+        "addresses",
+        _networks,
+        "Addresses or networks of the reverse proxies in front of this service. Only what they say in"
+        " `X-Forwarded-For` is taken for a caller's address.",
+        shown="none; the caller's address is that of the connection",
+    )
 
     @classmethod
     def load(
@@ -290,7 +329,16 @@ def _declarations() -> tuple[Setting, ...]:
         shown = (
             about["shown"] or f"`{str(field.default).lower() if field.default is False else field.default}`"
         )
-        settings.append(Setting(field.name, about["kind"], shown, about["description"], about["parse"]))
+        settings.append(
+            Setting(
+                field.name,
+                about["kind"],
+                shown,
+                about["description"],
+                about["parse"],
+                isinstance(field.default, tuple),
+            )
+        )
     return tuple(settings)
 
 

@@ -12,6 +12,7 @@ from appview.cli.overview import status
 from appview.cli.rules import policy
 from appview.cli.serving import serve
 from appview.cli.spaces import member, space
+from appview.cli.tokens import token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ cli.add_command(status)
 cli.add_command(member)
 cli.add_command(space)
 cli.add_command(policy)
+cli.add_command(token)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -53,7 +53,7 @@ def settings_options(
                     setting.flag,
                     setting.name,
                     metavar=setting.kind.upper(),
-                    multiple=setting.name == "source",
+                    multiple=setting.repeats,
                     help=about,
                 )(decorated)
         return click.option("--config", metavar="FILE", help=f"TOML file with settings. [{CONFIG_VARIABLE}]")(

@@ -31,7 +31,10 @@ MAX_AGE: Final = 12 * 3600 * _SECOND  # ours; an #identity event or a bad signat
 FORCE_INTERVAL: Final = 60 * _SECOND  # the network's own rule: once a minute per DID
 FAILURE_AGE: Final = 60 * _SECOND  # ours
 MAX_ENTRIES: Final = 20_000  # cached identities, about 1 kB each
-CONCURRENCY: Final = 16  # lookups at once
+CONCURRENCY: Final = 16  # ours: questions to the directory at once
+WEB_CONCURRENCY: Final = (
+    8  # ours: did:web documents at once, from hosts that strangers choose and may be slow
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Resolver:
         self._entries: OrderedDict[Did, _Entry] = OrderedDict()
         self._forced_at: OrderedDict[Did, int] = OrderedDict()
         self._running: dict[Did, asyncio.Task[_Entry]] = {}
-        self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._slots = {"plc": asyncio.Semaphore(CONCURRENCY), "web": asyncio.Semaphore(WEB_CONCURRENCY)}
 
     async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
         """Answer from the cache or the network; raise `IdentityError` or `FetchError`.
@@ -95,8 +98,8 @@ class Resolver:
         return await asyncio.shield(task)
 
     async def _look_up(self, did: Did) -> _Entry:
-        async with self._slots:
-            outcome: Identity | AppviewError
+        outcome: Identity | AppviewError
+        async with self._slots["web" if did.method == "web" else "plc"]:
             try:
                 outcome = await self._fetch(did)
             except AppviewError as error:

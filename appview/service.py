@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from appview.access.access import Access
+from appview.access.callers import Callers
 from appview.clock import now
 from appview.control import Control
 from appview.errors import AppviewError
@@ -50,7 +51,10 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         )
         stack.push_async_callback(pool.close)
         ingest = Ingest(settings, control, access, pool, now)
-        context = Context.of(settings, control, access, pool, clock=now)
+        callers = await stack.enter_async_context(
+            Callers.opened(settings.service_did, ingest.resolver, control, now)
+        )
+        context = Context.of(settings, control, access, pool, clock=now, callers=callers)
         running = asyncio.create_task(ingest.run(), name="ingest")
         try:
             stopping = stack.enter_context(_signals())

@@ -22,6 +22,7 @@ from appview.access.subjects import Account, Anonymous, Subject, Token
 from appview.access.tokens import is_proof, token_id
 from appview.errors import AppviewError
 from appview.http.errors import FetchError
+from appview.identity.errors import IdentityError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -49,6 +50,14 @@ class KeySource(Protocol):
     async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
         """Answer from a cache, or with `fresh` from the network, once a minute at most."""
         ...
+
+
+class NoAccounts:
+    """Finds no account's key."""
+
+    async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
+        """Raise `IdentityError`."""
+        raise IdentityError(f"{did} is not looked for")
 
 
 class Callers:

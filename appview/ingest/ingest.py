@@ -66,7 +66,7 @@ class Ingest:
         self._declarations = Declarations(
             control, access, pool, self._committer, clock, open_registration=open_registration
         )
-        resolver = Resolver(self._client, settings.plc_url, clock)
+        self.resolver = resolver = Resolver(self._client, settings.plc_url, clock)
         self._pipeline = Pipeline(
             Engine(),
             self._committer,

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from appview.xrpc.admission import Admission
 from appview.xrpc.errors import InternalServerError, InvalidRequest, NotFound, XrpcError
+from appview.xrpc.limits import Limits, headers_of
 from appview.xrpc.responses import COMMON_HEADERS, answer, error_answer, preflight
 from appview.xrpc.routing import Routes, check_verb
 from appview.xrpc.service import did_document, program_version, service_url
@@ -30,9 +31,15 @@ _NUMBERS: Final = itertools.count(1)
 _log = structlog.get_logger("appview.xrpc")
 
 
-def make_app(context: Context, admission: Admission | None = None) -> web.Application:
-    """Make the application that answers from `context`, which outlives it."""
-    app = web.Application(middlewares=[_outermost])
+def make_app(
+    context: Context, admission: Admission | None = None, limits: Limits | None = None
+) -> web.Application:
+    """Make the application that answers from `context`, which outlives it.
+
+    `admission` and `limits` replace those of the settings.
+    """
+    limits = limits or Limits.of(context.settings, context.clock)
+    app = web.Application(middlewares=[_outermost, limits.middleware])
     routes = Routes(context, admission or Admission())
     document = did_document(
         context.settings.service_did, service_url(context.settings), context.keys.public_key_multibase
@@ -74,6 +81,7 @@ async def _outermost(request: web.Request, handler: Handle) -> web.StreamRespons
         _log.error("request failed", path=request.path[:100], request_id=request_id, exc_info=error)
         response = error_answer(InternalServerError())
     response.headers.update(COMMON_HEADERS)
+    response.headers.update(headers_of(request))
     response.headers["X-Request-Id"] = request_id
     return response
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from appview.access.callers import Callers, NoAccounts
 from appview.errors import ConfigurationError
 from appview.search.derived import VectorCache
 from appview.search.engine import Searcher
@@ -44,13 +45,23 @@ class Context:
     embedder: QueryEmbedder
     keys: Keys
     cursors: Cursors
+    callers: Callers
     clock: Clock
 
     @classmethod
     def of(
-        cls, settings: Settings, control: Control, access: Access, pool: SpacePool, *, clock: Clock
+        cls,
+        settings: Settings,
+        control: Control,
+        access: Access,
+        pool: SpacePool,
+        *,
+        clock: Clock,
+        callers: Callers | None = None,
     ) -> Self:
         """Gather the parts; keys that are missing are made, the embedder that is configured is opened.
+
+        Without `callers` no account can prove itself; this appview's own tokens hold.
 
         Raises `ConfigurationError` for an embedder that cannot be read, `StoreError` for a damaged key.
         """
@@ -63,7 +74,19 @@ class Context:
         keys = Keys.load(settings.data)
         cursors = Cursors(keys.cursor_secret)
         searcher = Searcher(cache=VectorCache())
-        return cls(settings, control, access, pool, searcher, QueryEmbedder(embedder), keys, cursors, clock)
+        callers = callers or Callers(settings.service_did, NoAccounts(), control, clock)
+        return cls(
+            settings=settings,
+            control=control,
+            access=access,
+            pool=pool,
+            searcher=searcher,
+            embedder=QueryEmbedder(embedder),
+            keys=keys,
+            cursors=cursors,
+            callers=callers,
+            clock=clock,
+        )
 
 
 @dataclass(frozen=True, slots=True)

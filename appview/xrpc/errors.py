@@ -7,6 +7,14 @@ XrpcError (AppviewError)
 ├── ModelMismatch         400  the vector is of another model than the space's
 ├── ModelNotHosted        400  the service has no copy of the space's model to embed a text with
 ├── AuthenticationRequired 401 the credential is not one this service takes
+│   ├── AuthMissing       401  no Bearer token where one is needed, or another kind of credential
+│   ├── BadJwt            401  not a service-auth token, one that was used before, or is valid for too long
+│   ├── BadJwtAudience    401  a token for another service
+│   ├── BadJwtIss         401  a token of no account that can be found
+│   ├── BadJwtLexiconMethod 401 a token for another method
+│   ├── BadJwtSignature   401  a token that the account's key has not signed
+│   ├── BadJwtType        401  a token for another purpose
+│   └── JwtExpired        401  a token whose time is over
 ├── Forbidden             403  the caller may not do that
 ├── MemoryNotFound        404  there is no such memory, or the caller may not read it
 ├── NotFound              404  there is no such page
@@ -94,6 +102,54 @@ class AuthenticationRequired(XrpcError):
     status = 401
 
 
+class AuthMissing(AuthenticationRequired):
+    """No Bearer token where one is needed, or another kind of credential."""
+
+    name = "AuthMissing"
+
+
+class BadJwt(AuthenticationRequired):
+    """Not a service-auth token, one that was used before, or one that is valid for too long."""
+
+    name = "BadJwt"
+
+
+class BadJwtAudience(AuthenticationRequired):
+    """A token for another service."""
+
+    name = "BadJwtAudience"
+
+
+class BadJwtIss(AuthenticationRequired):
+    """A token of no account that can be found."""
+
+    name = "BadJwtIss"
+
+
+class BadJwtLexiconMethod(AuthenticationRequired):
+    """A token for another method."""
+
+    name = "BadJwtLexiconMethod"
+
+
+class BadJwtSignature(AuthenticationRequired):
+    """A token that the account's key has not signed."""
+
+    name = "BadJwtSignature"
+
+
+class BadJwtType(AuthenticationRequired):
+    """A token for another purpose."""
+
+    name = "BadJwtType"
+
+
+class JwtExpired(AuthenticationRequired):
+    """A token whose time is over."""
+
+    name = "JwtExpired"
+
+
 class Forbidden(XrpcError):
     """The caller may not do that."""
 
@@ -131,6 +187,15 @@ class RateLimitExceeded(XrpcError):
     name = "RateLimitExceeded"
     status = 429
     retryable = True
+
+    def __init__(self, message: str, *, after: int = RETRY_AFTER_SECONDS) -> None:
+        super().__init__(message, hint="try again after Retry-After seconds")
+        self._after = max(after, RETRY_AFTER_SECONDS)
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds until the same request is taken."""
+        return self._after
 
 
 class InternalServerError(XrpcError):
@@ -173,6 +238,14 @@ ERRORS: Final[tuple[type[XrpcError], ...]] = (
     ModelMismatch,
     ModelNotHosted,
     AuthenticationRequired,
+    AuthMissing,
+    BadJwt,
+    BadJwtAudience,
+    BadJwtIss,
+    BadJwtLexiconMethod,
+    BadJwtSignature,
+    BadJwtType,
+    JwtExpired,
     Forbidden,
     MemoryNotFound,
     NotFound,

@@ -10,17 +10,26 @@ from typing import TYPE_CHECKING, Final
 from appview.access.subjects import Anonymous
 from appview.xrpc import callers
 from appview.xrpc.context import Call
-from appview.xrpc.errors import InvalidRequest, MethodNotImplemented, PayloadTooLarge
+from appview.xrpc.errors import (
+    AuthenticationRequired,
+    InvalidRequest,
+    MethodNotImplemented,
+    PayloadTooLarge,
+)
 from appview.xrpc.handlers import HANDLERS, OPEN
+from appview.xrpc.limits import desk_of
 from appview.xrpc.parameters import read_parameters
 from appview.xrpc.responses import answer
 from lexicons import catalog
+from lexicons.spaces import SpaceUri
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from appview.access.subjects import Subject
     from appview.xrpc.admission import Admission
     from appview.xrpc.context import Context
+    from lexicons.syntax import Nsid
 
 VERBS: Final = {"query": ("GET", "HEAD"), "procedure": ("POST",)}  # XRPC spec, HTTP requests
 MAX_BODY_BYTES: Final = 1_000_000  # ours: a record's limit; no method takes more
@@ -47,12 +56,31 @@ class Routes:
         nsid, verbs, handler = method
         check_verb(request, verbs)
         check_body(request)
-        subject = Anonymous() if nsid in OPEN else await callers.resolve(request.headers)
+        subject = Anonymous() if nsid in OPEN else await self._caller(request, nsid)
         parameters = read_parameters(self._catalog, nsid, request.raw_path)
         call = Call(self._context, nsid, subject, parameters)
+        self._count_space(request, call)
         async with self._admission.admit():
             body = await handler(call)
         return answer(body)
+
+    async def _caller(self, request: web.Request, method: Nsid) -> Subject:
+        desk = desk_of(request)
+        try:
+            subject = await callers.resolve(self._context.callers, request, method)
+        except AuthenticationRequired:
+            desk.count_refusal()
+            raise
+        desk.count_subject(subject)
+        return subject
+
+    def _count_space(self, request: web.Request, call: Call) -> None:
+        """Count a call to a space that its caller may read, so that nobody else can use up what it takes."""
+        uri = call.parameters.get("space")
+        if isinstance(uri, str) and SpaceUri.is_valid(uri):
+            space = SpaceUri(uri)
+            if not call.context.access.scope(call.subject, space, "read").is_nothing:
+                desk_of(request).count_space(space)
 
 
 def check_verb(request: web.BaseRequest, verbs: tuple[str, ...]) -> None:

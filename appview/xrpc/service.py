@@ -6,12 +6,13 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
+from appview.access.service_auth import SERVICE_FRAGMENT
+
 if TYPE_CHECKING:
     from appview.settings import Settings
     from lexicons.syntax import Did
 
 DISTRIBUTION: Final = "garden-engram"
-SERVICE_FRAGMENT: Final = "engram_appview"
 SERVICE_TYPE: Final = "EngramAppView"
 
 

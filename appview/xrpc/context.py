@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from appview.memory.pool import SpacePool
     from appview.settings import Settings
     from appview.xrpc.cursors import Position
+    from appview.xrpc.limits import Desk
     from lexicons.syntax import Nsid
 
 API_KEY_VARIABLE: Final = "ENGRAM_EMBEDDER_API_KEY"  # a secret, so no setting that `status` could show
@@ -91,12 +92,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, parsed: who asks for what. `parameters` satisfy the method's lexicon."""
+    """One request, parsed: who asks for what. `parameters` satisfy the method's lexicon; `desk` counts it."""
 
     context: Context
     method: Nsid
     subject: Subject
     parameters: Mapping[str, Any]
+    desk: Desk
 
     @property
     def space(self) -> SpaceUri:

@@ -33,7 +33,6 @@ REFUSED_COST: Final = 10  # ours: requests that a credential which does not hold
 MAX_AT_ONCE: Final = 96  # ours: requests of one address; two thirds of the line before the queries
 PREFIX: Final = "/xrpc/"
 UNLIMITED: Final = frozenset({"/xrpc/_health"})  # what watches over the service asks often
-DESK: Final = "engram.limits"
 
 
 class Limits:
@@ -75,7 +74,7 @@ class Limits:
         if not request.path.startswith(PREFIX) or request.path in UNLIMITED:
             return await handler(request)
         address = caller_address(request.remote, request.headers.getall("X-Forwarded-For", ()), self._trusted)
-        desk = request[DESK] = Desk(self, limit_key(address))
+        desk = request[_DESK] = Desk(self, limit_key(address))
         with self._place(desk.address):
             desk.count_address()
             return await handler(request)
@@ -147,13 +146,15 @@ class Desk:
             raise RateLimitExceeded(f"too many requests {whose}", after=standing.retry_after)
 
 
+_DESK: Final = web.RequestKey("desk", Desk)
+
+
 def desk_of(request: web.Request) -> Desk:
     """Find where a request that came through the middleware is counted."""
-    desk: Desk = request[DESK]
-    return desk
+    return request[_DESK]
 
 
 def headers_of(request: web.Request) -> dict[str, str]:
     """Write the headers for the answer to a request; none where it was not counted."""
-    desk: Desk | None = request.get(DESK)
+    desk = request.get(_DESK)
     return {} if desk is None else desk.headers

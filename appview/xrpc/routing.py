@@ -21,7 +21,6 @@ from appview.xrpc.limits import desk_of
 from appview.xrpc.parameters import read_parameters
 from appview.xrpc.responses import answer
 from lexicons import catalog
-from lexicons.spaces import SpaceUri
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from appview.access.subjects import Subject
     from appview.xrpc.admission import Admission
     from appview.xrpc.context import Context
+    from appview.xrpc.limits import Desk
     from lexicons.syntax import Nsid
 
 VERBS: Final = {"query": ("GET", "HEAD"), "procedure": ("POST",)}  # XRPC spec, HTTP requests
@@ -56,16 +56,15 @@ class Routes:
         nsid, verbs, handler = method
         check_verb(request, verbs)
         check_body(request)
-        subject = Anonymous() if nsid in OPEN else await self._caller(request, nsid)
+        desk = desk_of(request)
+        subject = Anonymous() if nsid in OPEN else await self._caller(request, nsid, desk)
         parameters = read_parameters(self._catalog, nsid, request.raw_path)
-        call = Call(self._context, nsid, subject, parameters)
-        self._count_space(request, call)
+        call = Call(self._context, nsid, subject, parameters, desk)
         async with self._admission.admit():
             body = await handler(call)
         return answer(body)
 
-    async def _caller(self, request: web.Request, method: Nsid) -> Subject:
-        desk = desk_of(request)
+    async def _caller(self, request: web.Request, method: Nsid, desk: Desk) -> Subject:
         try:
             subject = await callers.resolve(self._context.callers, request, method)
         except AuthenticationRequired:
@@ -73,14 +72,6 @@ class Routes:
             raise
         desk.count_subject(subject)
         return subject
-
-    def _count_space(self, request: web.Request, call: Call) -> None:
-        """Count a call to a space that its caller may read, so that nobody else can use up what it takes."""
-        uri = call.parameters.get("space")
-        if isinstance(uri, str) and SpaceUri.is_valid(uri):
-            space = SpaceUri(uri)
-            if not call.context.access.scope(call.subject, space, "read").is_nothing:
-                desk_of(request).count_space(space)
 
 
 def check_verb(request: web.BaseRequest, verbs: tuple[str, ...]) -> None:

@@ -36,12 +36,15 @@ def is_declared(row: SpaceRow) -> bool:
 async def readable(call: Call) -> AsyncIterator[Readable]:
     """Open the call's space for the time of the block.
 
-    Raises `UnknownSpace` for one that does not exist and for one of which the caller may read nothing, alike.
+    Raises `UnknownSpace` for one that does not exist and for one of which the caller may read nothing, alike,
+    and `RateLimitExceeded`.
     """
     uri = call.space
     scope = call.context.access.scope(call.subject, uri, "read")
     row = await call.context.control.space(uri)
     if row is None or not is_declared(row) or scope.is_nothing:
         raise UnknownSpace
+    # Not before: a limit that only what exists can reach would tell that it exists.
+    call.desk.count_space(uri)
     async with call.context.pool.use(uri) as store:
         yield Readable(row, store, scope)

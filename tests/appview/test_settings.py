@@ -78,6 +78,10 @@ class TestPrecedence:
             "log_format": ("json", "json"),
             "log_level": ("debug", "DEBUG"),
             "max_open_spaces": (1, "1"),
+            "rate_address": (0, "0"),
+            "rate_subject": (1, "1"),
+            "rate_space": (100_000_000, "100000000"),
+            "trusted_proxies": (["10.0.0.0/8", "::1"], "10.0.0.0/8, ::1"),
         }
         assert set(values) == {setting.name for setting in SETTINGS}
         by_flag = Settings.load(
@@ -105,6 +109,10 @@ class TestRefusals:
             ("ENGRAM_PORT", "\u0663", "whole number"),
             ("ENGRAM_MAX_OPEN_SPACES", "0", "1 to 10000"),
             ("ENGRAM_MAX_OPEN_SPACES", "10001", "1 to 10000"),
+            ("ENGRAM_RATE_ADDRESS", "-1", "0 to 100000000"),
+            ("ENGRAM_RATE_SPACE", "100000001", "0 to 100000000"),
+            ("ENGRAM_TRUSTED_PROXIES", "proxy.example", "addresses or networks"),
+            ("ENGRAM_TRUSTED_PROXIES", "10.0.0.1/8", "host bits set"),
             ("ENGRAM_ALLOW_LOOPBACK", "maybe", "true or false"),
             ("ENGRAM_REGISTRATION", "closd", "open or closed"),
             ("ENGRAM_LOG_LEVEL", "loud", "debug or info"),

@@ -1,0 +1,59 @@
+"""docs/access.md has the numbers and names of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from appview.access import callers, credentials, replays, service_auth
+from appview.access.errors import FAULTS
+from appview.cli.tokens import DEFAULT_LIFETIME
+from appview.identity import resolver
+from appview.settings import Settings
+from appview.xrpc import limits
+
+PAGE = (Path(__file__).parents[3] / "docs" / "access.md").read_text("utf-8")
+SETTINGS = Settings()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"at most {service_auth.MAX_TOKEN_BYTES:,} bytes",
+        f"at most {credentials.MAX_CREDENTIAL_BYTES:,} bytes",
+        f"at most {service_auth.MAX_LIFETIME_SECONDS:,} seconds ahead",
+        f"at most {service_auth.MAX_SKEW_SECONDS} seconds ahead",
+        f"1 to {service_auth.MAX_JTI_LENGTH} printable",
+        f"#{service_auth.SERVICE_FRAGMENT}`",
+        f"for up to {resolver.MAX_AGE // 3_600_000_000} hours",
+        f"up to {replays.MAX_REMEMBERED:,} of them, and {replays.MAX_SHARE:,} of one account",
+        f"expires after {DEFAULT_LIFETIME.removesuffix('d')} days",
+        f"| `rate_address` | {SETTINGS.rate_address:,} |",
+        f"| `rate_subject` | {SETTINGS.rate_subject:,} |",
+        f"| `rate_space` | {SETTINGS.rate_space:,} |",
+        f"counts as {limits.REFUSED_COST} requests",
+        f"One address may have {limits.MAX_AT_ONCE}",
+        "at most once a minute for each account",
+        "those of the last second can be unknown",
+    ],
+)
+def test_a_number_is_that_of_the_code(text: str) -> None:
+    assert text in re.sub(r"\s+", " ", PAGE)
+
+
+def test_intervals_that_the_page_has_in_words() -> None:
+    assert resolver.FORCE_INTERVAL == 60_000_000
+    assert callers.SAVE_SECONDS == 1
+    assert callers.LAST_USED_STEP == 60_000_000
+
+
+def test_every_fault_is_on_the_page_and_no_other() -> None:
+    told = set(re.findall(r"`((?:BadJwt|Jwt|Auth)\w*)`", PAGE)) - {"Authorization"}
+    assert told == set(FAULTS) - {"AuthMissing"}
+
+
+def test_every_inactive_status_is_on_the_page() -> None:
+    told = PAGE.replace("taken down", "takendown")
+    assert all(status in told for status in callers.INACTIVE)

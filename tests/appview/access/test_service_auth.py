@@ -206,7 +206,11 @@ def test_a_signature_has_one_form(key: Any) -> None:
     assert fault(mint(key, sign=lambda message: key.sign(message) + b"\0"), key) == "BadJwtSignature"
     assert fault(mint(key, sign=lambda message: key.sign(message)[:-1]), key) == "BadJwtSignature"
     for wrong in (bytes(64), b"\xff" * 64, key.order.to_bytes(32, "big") * 2, (1).to_bytes(32, "big") * 2):
-        assert fault(mint(key, sign=lambda _, wrong=wrong: wrong), key) == "BadJwtSignature"
+
+        def sign(_: bytes, wrong: bytes = wrong) -> bytes:
+            return wrong
+
+        assert fault(mint(key, sign=sign), key) == "BadJwtSignature"
 
 
 def test_a_signature_covers_every_byte() -> None:

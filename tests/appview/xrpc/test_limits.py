@@ -263,6 +263,40 @@ async def test_a_caller_that_goes_away_leaves_its_place(clock: Clock) -> None:
             assert answer.status == 200
 
 
+async def test_a_query_whose_client_has_gone_is_interrupted_in_the_database(
+    garden: Garden, clock: Clock
+) -> None:
+    """The statement would run for hours; the thread and the connection are free again at once."""
+    await garden.declare()
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    began, ended = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def search(_: web.Request) -> web.StreamResponse:
+        async with garden.pool.use(SPACE) as store:
+
+            def work(connection: Any) -> None:
+                loop.call_soon_threadsafe(began.set)
+                connection.execute(endless).fetchall()
+
+            try:
+                await store.database.read(work)
+            finally:
+                ended.set()
+        raise AssertionError
+
+    app = web.Application(middlewares=[Limits(clock).middleware])
+    app.router.add_get("/xrpc/x", search)
+    async with listening(app, "127.0.0.1", 0) as port, asyncio.timeout(10):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /xrpc/x HTTP/1.1\r\nHost: x\r\n\r\n")
+        await began.wait()
+        writer.close()
+        await ended.wait()
+    async with garden.pool.use(SPACE) as store, asyncio.timeout(5):
+        assert await store.database.read(lambda connection: connection.execute("SELECT 1").fetchone()[0]) == 1
+
+
 def test_a_place_in_the_line_is_left_for_others() -> None:
     assert MAX_AT_ONCE < MAX_RUNNING + MAX_WAITING
 

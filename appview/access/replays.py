@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lexicons.syntax import Did
 
-MAX_REMEMBERED: Final = 65_536  # ours: about 20 MB; a PDS's tokens live a minute, so 1,000 calls a second
+MAX_REMEMBERED: Final = 65_536  # ours: about 13 MB; a PDS's tokens live a minute, so 1,000 calls a second
 MAX_SHARE: Final = 8_192  # ours: of one account; 130 calls a second, or 8,192 an hour with the longest tokens
 
 

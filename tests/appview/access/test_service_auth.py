@@ -303,6 +303,13 @@ def test_the_size_is_bounded() -> None:
     assert fault(sized(padding + 2)) == "BadJwt"
 
 
+@pytest.mark.parametrize(("length", "too_long"), [(MAX_TOKEN_BYTES, False), (MAX_TOKEN_BYTES + 1, True)])
+def test_the_limit_is_where_it_says(length: int, too_long: bool) -> None:
+    with pytest.raises(CredentialRefused) as caught:
+        prove("A" * length)
+    assert ("more than" in str(caught.value)) == too_long
+
+
 def test_the_longest_names_fit() -> None:
     service, issuer = Did("did:web:" + "a" * 2_040), Did("did:plc:" + "b" * 2_040)
     claims = {"aud": f"{service}#engram_appview", "iss": issuer, "jti": "j" * MAX_JTI_LENGTH}

@@ -253,16 +253,16 @@ class Settings:
         "How many spaces' files are open at once. Others are opened when they are needed.",
     )
     rate_address: int = _setting(
-        6_000,
+        12_000,
         "number",
         _number(0, MAX_RATE),
         "Requests a minute from one network address (IPv6: one /64 network); 0 sets no limit.",
     )
     rate_subject: int = _setting(
-        3_000, "number", _number(0, MAX_RATE), "Requests a minute of one account or token; 0 sets no limit."
+        6_000, "number", _number(0, MAX_RATE), "Requests a minute of one account or token; 0 sets no limit."
     )
     rate_space: int = _setting(
-        12_000,
+        30_000,
         "number",
         _number(0, MAX_RATE),
         "Requests a minute to one space, by all who may read it together; 0 sets no limit.",

@@ -154,6 +154,12 @@ def desk_of(request: web.Request) -> Desk:
     return request[_DESK]
 
 
+def address_of(request: web.BaseRequest) -> str | None:
+    """Name what a request is counted as, once it is."""
+    desk = request.get(_DESK)
+    return None if desk is None else desk.address
+
+
 def headers_of(request: web.Request) -> dict[str, str]:
     """Write the headers for the answer to a request; none where it was not counted."""
     desk = request.get(_DESK)

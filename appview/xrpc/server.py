@@ -17,6 +17,7 @@ from aiohttp.abc import AbstractAccessLogger
 from aiohttp.http_exceptions import LineTooLong
 
 from appview.xrpc.errors import InternalServerError, InvalidRequest, PayloadTooLarge, XrpcError
+from appview.xrpc.limits import address_of
 from appview.xrpc.responses import COMMON_HEADERS, error_answer
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class AccessLog(AbstractAccessLogger):
             status=response.status,
             ms=round(time * 1000, 1),
             bytes=response.body_length,
-            remote=request.remote,
+            remote=address_of(request) or request.remote,
             request_id=response.headers.get("X-Request-Id"),
         )
 

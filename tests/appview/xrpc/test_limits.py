@@ -9,6 +9,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 from aiohttp import ClientSession, web
 
 from appview.access.rules import Permission
@@ -140,6 +141,17 @@ async def test_behind_a_proxy_each_caller_has_its_own_bucket(
             assert (await status(client, **{"X-Forwarded-For": address})).status == 200
             assert (await status(client, **{"X-Forwarded-For": f"1.2.3.4, {address}"})).status == 429
         assert (await status(client, **{"X-Forwarded-For": "2001:db8:1:1::2"})).status == 429
+
+
+async def test_the_log_names_the_caller_and_not_the_proxy(
+    context: Context, garden: Garden, clock: Clock
+) -> None:
+    await garden.declare()
+    with structlog.testing.capture_logs() as lines:
+        async with answering(context, Limits(clock, trusted=(ip_network("127.0.0.0/8"),))) as client:
+            await status(client, **{"X-Forwarded-For": "203.0.113.1"})
+            await client.send("GET", "/.well-known/did.json")
+    assert [line["remote"] for line in lines if line["event"] == "request"] == ["203.0.113.1", "127.0.0.1"]
 
 
 async def test_a_caller_is_counted_wherever_it_comes_from(

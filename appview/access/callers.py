@@ -47,15 +47,16 @@ _log = structlog.get_logger(__name__)
 class KeySource(Protocol):
     """What finds an account's key."""
 
-    async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
-        """Answer from a cache, or with `fresh` from the network, once a minute at most."""
+    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
+        """Answer from a cache, or with `fresh` from the network, once a minute at most; not in a long line
+        unless `patient`."""
         ...
 
 
 class NoAccounts:
     """Finds no account's key."""
 
-    async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
+    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
         """Raise `IdentityError`."""
         raise IdentityError(f"{did} is not looked for")
 
@@ -158,7 +159,7 @@ class Callers:
     async def _key(self, did: Did, *, fresh: bool) -> PublicKey:
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
-                return (await self._keys.resolve(did, fresh=fresh)).key
+                return (await self._keys.resolve(did, fresh=fresh, patient=False)).key
         except TimeoutError:
             raise CannotVerify("the account's key was not found in time") from None
         except FetchError as error:

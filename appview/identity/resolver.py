@@ -32,6 +32,7 @@ FORCE_INTERVAL: Final = 60 * _SECOND  # the network's own rule: once a minute pe
 FAILURE_AGE: Final = 60 * _SECOND  # ours
 MAX_ENTRIES: Final = 20_000  # cached identities, about 1 kB each
 CONCURRENCY: Final = 16  # ours: questions to the directory at once
+MAX_RUNNING: Final = 256  # ours: lookups under way or in line, beyond which only the patient may begin one
 WEB_CONCURRENCY: Final = (
     8  # ours: did:web documents at once, from hosts that strangers choose and may be slow
 )
@@ -55,14 +56,16 @@ class Resolver:
         self._running: dict[Did, asyncio.Task[_Entry]] = {}
         self._slots = {"plc": asyncio.Semaphore(CONCURRENCY), "web": asyncio.Semaphore(WEB_CONCURRENCY)}
 
-    async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
+    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
         """Answer from the cache or the network; raise `IdentityError` or `FetchError`.
 
         `fresh` asks the network, unless that was done within the last minute: then what is known is given.
+        Who is not `patient` gets a temporary `FetchError` where many are being asked for already: strangers
+        who name accounts must not make a line without end.
         """
         entry = self._known(did, fresh=fresh)
         if entry is None:
-            entry = await self._ask(did, fresh=fresh)
+            entry = await self._ask(did, fresh=fresh, patient=patient)
         if isinstance(entry.outcome, AppviewError):
             raise entry.outcome
         return entry.outcome
@@ -87,9 +90,11 @@ class Resolver:
         age = self._clock() - entry.asked_at
         return entry if 0 <= age < limit else None
 
-    async def _ask(self, did: Did, *, fresh: bool) -> _Entry:
+    async def _ask(self, did: Did, *, fresh: bool, patient: bool) -> _Entry:
         task = self._running.get(did)
         if task is None:
+            if not patient and len(self._running) >= MAX_RUNNING:
+                raise FetchError("too many accounts are being asked for")
             if fresh:
                 _remember(self._forced_at, did, self._clock())
             task = asyncio.create_task(self._look_up(did), name=f"resolve {did}")

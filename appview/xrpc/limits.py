@@ -105,7 +105,7 @@ class Desk:
         self._count(self._limits.addresses, self.address, "from this address")
 
     def count_refusal(self) -> None:
-        """Count that the credential of the request does not hold."""
+        """Count that the credential of the request does not hold, or could not be checked."""
         if self._limits.addresses is not None:
             self._limits.addresses.drain(self.address, self._limits.clock(), REFUSED_COST - 1)
 

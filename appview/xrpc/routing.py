@@ -14,6 +14,7 @@ from appview.xrpc.errors import (
     AuthenticationRequired,
     InvalidRequest,
     MethodNotImplemented,
+    NotEnoughResources,
     PayloadTooLarge,
 )
 from appview.xrpc.handlers import HANDLERS, OPEN
@@ -67,7 +68,7 @@ class Routes:
     async def _caller(self, request: web.Request, method: Nsid, desk: Desk) -> Subject:
         try:
             subject = await callers.resolve(self._context.callers, request, method)
-        except AuthenticationRequired:
+        except (AuthenticationRequired, NotEnoughResources):
             desk.count_refusal()
             raise
         desk.count_subject(subject)

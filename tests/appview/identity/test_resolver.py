@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from appview.errors import AppviewError
-from appview.http.client import HttpClient
+from appview.http.client import Answer, HttpClient
 from appview.http.errors import FetchError
 from appview.identity.errors import IdentityError
-from appview.identity.resolver import FAILURE_AGE, FORCE_INTERVAL, MAX_AGE, Resolver, document_url
+from appview.identity.resolver import (
+    FAILURE_AGE,
+    FORCE_INTERVAL,
+    MAX_AGE,
+    MAX_RUNNING,
+    WEB_CONCURRENCY,
+    Resolver,
+    document_url,
+)
 from lexicons.syntax import Did
 from tests.network.synthetic import K256, Network
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from appview.identity.documents import Identity
 
 
 class Clock:
@@ -179,3 +189,51 @@ def test_where_a_did_web_keeps_its_document(did: str, url: str) -> None:
 def test_a_did_web_that_is_more_than_a_host_name_is_refused(did: str) -> None:
     with pytest.raises(IdentityError):
         document_url(Did(did))
+
+
+class SlowHosts(HttpClient):
+    """A client that never hears from a did:web host, and at once from the directory."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_loopback=True)
+        self.asked: list[str] = []
+
+    async def get(self, url: str, **_: object) -> Answer:
+        self.asked.append(url)
+        if ".example" in url:
+            await asyncio.Event().wait()
+        raise FetchError("nothing is here", temporary=False)
+
+
+async def test_slow_hosts_of_strangers_do_not_hold_up_the_directory() -> None:
+    client = SlowHosts()
+    resolver = Resolver(client, "https://plc.directory", Clock())
+    dids = [Did(f"did:web:host{number}.example") for number in range(WEB_CONCURRENCY * 4)]
+    waiting = [asyncio.create_task(resolver.resolve(did)) for did in dids]
+    async with asyncio.timeout(5):
+        with pytest.raises(FetchError, match="nothing is here"):
+            await resolver.resolve(Did("did:plc:44ybard66vv44zksje25o7dz"))
+    assert sum(".example" in url for url in client.asked) == WEB_CONCURRENCY
+    await _end(resolver, waiting)
+
+
+async def test_a_line_that_strangers_make_has_an_end() -> None:
+    resolver = Resolver(SlowHosts(), "https://plc.directory", Clock())
+    dids = [Did(f"did:web:host{number}.example") for number in range(MAX_RUNNING + 1)]
+    waiting = [asyncio.create_task(resolver.resolve(did, patient=False)) for did in dids]
+    async with asyncio.timeout(5):
+        with pytest.raises(FetchError, match="too many") as caught:
+            await waiting.pop()
+        assert caught.value.temporary
+        assert len(resolver._running) == MAX_RUNNING
+        again = asyncio.create_task(resolver.resolve(dids[0], patient=False))  # waits with the first
+        with pytest.raises(FetchError, match="nothing is here"):
+            await resolver.resolve(Did("did:plc:44ybard66vv44zksje25o7dz"))  # ingest is patient
+    await _end(resolver, [*waiting, again])
+
+
+async def _end(resolver: Resolver, waiting: list[asyncio.Task[Identity]]) -> None:
+    running = list(resolver._running.values())
+    for task in (*waiting, *running):
+        task.cancel()
+    await asyncio.gather(*waiting, *running, return_exceptions=True)

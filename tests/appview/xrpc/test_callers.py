@@ -41,7 +41,7 @@ class Directory:
 
     away = False
 
-    async def resolve(self, did: Did, *, fresh: bool = False) -> Identity:
+    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
         if self.away:
             raise FetchError("the directory is away")
         if did not in KEYS:

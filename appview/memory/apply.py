@@ -5,6 +5,7 @@ Invariants:
   that comes twice changes nothing. The order of complete updates is the caller's care.
 - A version that is live already (same record key, same CID) is not touched.
 - Of a record there is at most one of: a live fact, a row in `skipped`.
+- A record outside of what its author may write is held as one that is not in the repo.
 - A record's changes take effect in order; everything else is done many at a time, in rounds.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from appview.memory.judge import Fits, judge
+from appview.memory.rights import is_writable
 from appview.memory.values import Applied, Delete, Put, Refuse
 from appview.memory.writer import NewFact, Skip, Version
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from appview.memory.judge import Verdict
+    from appview.memory.scope import Scope
     from appview.memory.values import Change, RepoUpdate
     from appview.memory.writer import Key, Writer
     from appview.sqlite import Connection
@@ -66,7 +69,7 @@ def apply_updates(writer: Writer, updates: Sequence[RepoUpdate]) -> Outcome:
     """Apply updates in order."""
     connection = writer.connection
     outcome = Outcome()
-    pending: dict[Key, tuple[str, Change]] = {}
+    pending: dict[Key, tuple[str, Change, Scope]] = {}
     revs = _known_revs(connection, {update.author for update in updates})
     applied: dict[str, tuple[str, str | None]] = {}
 
@@ -87,7 +90,7 @@ def apply_updates(writer: Writer, updates: Sequence[RepoUpdate]) -> Outcome:
             key = (update.author, change.rkey)
             if key in pending or len(pending) >= MAX_ROUND:
                 flush()
-            pending[key] = (update.rev, change)
+            pending[key] = (update.rev, change, update.scope)
         revs[update.author] = update.rev
         applied[update.author] = (update.rev, update.data)
     flush()
@@ -129,7 +132,7 @@ def _missing(connection: Connection, update: RepoUpdate) -> list[Delete]:
     return [Delete(rkey) for rkey in records_of(connection, update.author) if rkey not in named]
 
 
-def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change]], outcome: Outcome) -> None:
+def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change, Scope]], outcome: Outcome) -> None:
     """Apply changes of different records."""
     if not pending:
         return
@@ -139,7 +142,9 @@ def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change]], outcome
     skipped = {(row[0], row[1]): (row[2], row[3]) for row in connection.execute(_SKIPPED, (keys,))}
     versions: list[Version] = []
     skips: list[Skip] = []
-    for key, (rev, change) in pending.items():
+    for key, (rev, change, scope) in pending.items():
+        if not is_writable(writer.paths, key[0], change, scope):
+            change = Delete(key[1])
         match change:
             case Delete():
                 gone = key in skipped
@@ -150,7 +155,7 @@ def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change]], outcome
                 else:
                     outcome.unchanged += 1
             case Refuse():
-                skips.append(Skip(key, rev, change.cid, change.reason, change.detail))
+                skips.append(Skip(key, rev, change.cid, change.reason, change.detail, tags=change.tags))
             case Put() if key in live and live[key][1] == change.cid:
                 outcome.unchanged += 1
             case Put():

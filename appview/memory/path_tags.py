@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appview.memory.errors import InvalidPathTag
-from appview.memory.tags import NOT_FROM_PATHS
+from appview.memory.tags import NOT_FROM_PATHS, PathTag
 from lexicons.memories import MAX_TAG_BYTES, is_attribute_key, normalise_path
 
 if TYPE_CHECKING:
     from appview.memory.writer import Writer
+    from appview.sqlite import Connection
 
 
 def set_tag(writer: Writer, path: str, key: str, value: str, protected: bool) -> None:
@@ -35,6 +36,15 @@ def remove_tag(writer: Writer, path: str, key: str) -> bool:
     _hand_down(writer, path)
     writer.paths.remove_unused([path_id])
     return True
+
+
+def path_tags(connection: Connection) -> list[tuple[str, PathTag]]:
+    """List the tags of all paths, by path and key."""
+    rows = connection.execute(
+        "SELECT p.full_path, t.key, t.value, t.protected FROM path_tags AS t"
+        " JOIN paths AS p ON p.id = t.path_id ORDER BY p.full_path, t.key"
+    )
+    return [(path, PathTag(key, value, bool(protected))) for path, key, value, protected in rows]
 
 
 def check(path: str, key: str, value: str) -> None:

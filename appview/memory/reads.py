@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from appview.memory import vectors
 from appview.memory.meta import read_config
 from appview.memory.paths import PathTree
+from appview.memory.rights import covers, covers_unread
 from appview.memory.rows import FACT_COLUMNS, FACT_TABLES, fact
 from appview.memory.scope_sql import LIVE, render
-from appview.memory.tags import OWNER, own_attributes
+from appview.memory.tags import OWNER
 from appview.memory.values import Filters, PathNode, SkippedCount, SpaceStatus
-from lexicons.memories import read_tags
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -42,6 +42,19 @@ def get(connection: Connection, uri: AtUri, scope: Scope) -> Fact | None:
         if not scope.covers(found.path, {**dict(tags.fetchall()), OWNER: found.author}):
             return None
     return found
+
+
+def place(connection: Connection, uri: AtUri) -> tuple[str, dict[str, str]] | None:
+    """Find what access rules see of a memory: its path, and its effective attributes with `owner`."""
+    row = connection.execute(
+        "SELECT f.id, f.author, p.full_path FROM facts AS f JOIN paths AS p ON p.id = f.path_id"  # noqa: S608
+        f" WHERE {LIVE} AND f.author = ? AND f.rkey = ? AND f.uri = ?",
+        (uri.authority, uri.rkey, uri),
+    ).fetchone()
+    if row is None:
+        return None
+    tags = connection.execute("SELECT key, value FROM effective_tags WHERE fact_id = ?", (row[0],))
+    return row[2], {**dict(tags.fetchall()), OWNER: row[1]}
 
 
 def newest(
@@ -144,7 +157,7 @@ def _skipped(connection: Connection, scope: Scope) -> tuple[SkippedCount, ...]:
     reasons: dict[str, dict[str, int]] = {}
     if scope.is_everything:
         rows = connection.execute(
-            "SELECT author, reason, '[]', count(*) FROM skipped GROUP BY author, reason"
+            "SELECT author, reason, NULL, count(*) FROM skipped GROUP BY author, reason"
         )
     else:
         rows = connection.execute(
@@ -153,9 +166,12 @@ def _skipped(connection: Connection, scope: Scope) -> tuple[SkippedCount, ...]:
     tree = PathTree(connection)
     for author, reason, tags, count in rows:
         if not scope.is_everything:
-            topics = read_tags(json.loads(tags))
-            attributes = tree.inherited(topics.path).effective(own_attributes(topics.attributes))
-            if not scope.covers(topics.path, {**attributes, OWNER: author}):
+            shown = (
+                covers_unread(scope, author)
+                if tags is None
+                else covers(tree, scope, author, json.loads(tags))
+            )
+            if not shown:
                 continue
         of_author = reasons.setdefault(author, {})
         of_author[reason] = of_author.get(reason, 0) + count

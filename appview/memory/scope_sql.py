@@ -85,8 +85,11 @@ def render(scope: Scope, filters: Filters = NO_FILTERS) -> Condition:
 
 
 def _any_of(patterns: Iterable[Pattern]) -> Condition:
-    exact, subtrees, owners, attributes = [], [], [], []
-    for pattern in sorted(patterns, key=repr):
+    exact: list[str] = []
+    subtrees: list[str] = []
+    owners: list[str] = []
+    attributes: list[tuple[str, str]] = []
+    for pattern in patterns:
         match pattern:
             case Exact():
                 exact.append(pattern.path)
@@ -95,11 +98,12 @@ def _any_of(patterns: Iterable[Pattern]) -> Condition:
             case Attribute() if pattern.key == OWNER:
                 owners.append(pattern.value)
             case Attribute():
-                attributes.append([pattern.key, pattern.value])
+                attributes.append((pattern.key, pattern.value))
     parts: list[str] = []
     params: list[Param] = []
     for sql, values in ((_EXACT, exact), (_SUBTREE, subtrees), (_OWNER, owners), (_ATTRIBUTE, attributes)):
         if values:
             parts.append(sql)
-            params.extend([json.dumps(values)] * sql.count("?"))
+            # In order, so that the same scope is the same statement with the same values.
+            params.extend([json.dumps(sorted(values))] * sql.count("?"))
     return Condition(f"({' OR '.join(parts)})", tuple(params))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import structlog
 
-from appview.memory import meta, path_tags, reads, vectors
+from appview.memory import meta, path_tags, reads, rights, vectors
 from appview.memory.apply import apply_updates, records_of
 from appview.memory.check import check
 from appview.memory.configure import configure
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from appview.memory.apply import Outcome
     from appview.memory.reads import Position
     from appview.memory.scope import Scope
+    from appview.memory.tags import PathTag
     from appview.memory.values import Applied, Fact, PathNode, RepoUpdate, SpaceStatus
     from appview.sqlite import Connection
     from lexicons.configs import Config
@@ -153,6 +154,10 @@ class SpaceStore:
         """Remove all that the space holds of an author, as if nothing had ever come."""
         await self._write(lambda writer: writer.erase_author(author))
 
+    async def withdraw(self, author: Did, scope: Scope) -> int:
+        """Take out what the space holds of an author outside of what it may write; count the records."""
+        return await self._write(lambda writer: rights.withdraw(writer, author, scope))
+
     async def applied(self, author: Did) -> tuple[str, str | None] | None:
         """Read the rev and the data CID of what has been applied of an author's repo."""
 
@@ -174,9 +179,17 @@ class SpaceStore:
         """Take an attribute from a path; false where it had none."""
         return await self._write(lambda writer: path_tags.remove_tag(writer, path, key))
 
+    async def path_tags(self) -> Sequence[tuple[str, PathTag]]:
+        """List the attributes that paths give, by path and key."""
+        return await self.database.read(path_tags.path_tags)
+
     async def get(self, uri: AtUri, scope: Scope) -> Fact | None:
         """Find a memory by the URI of its record."""
         return await self.database.read(lambda connection: reads.get(connection, uri, scope))
+
+    async def place(self, uri: AtUri) -> tuple[str, dict[str, str]] | None:
+        """Find what access rules see of a memory: its path and its effective attributes."""
+        return await self.database.read(lambda connection: reads.place(connection, uri))
 
     async def list(
         self, scope: Scope, filters: Filters = NO_FILTERS, *, limit: int, before: Position | None = None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from appview.memory.scope import EVERYTHING
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from appview.memory.scope import Scope
     from lexicons.configs import Config
     from lexicons.memories import Memory
     from lexicons.models import ModelKey
@@ -30,12 +33,13 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A record that can never be indexed as it stands."""
+    """A record that can never be indexed as it stands. `tags` is None where they cannot be told."""
 
     rkey: str
     cid: str
     reason: SkipReason
     detail: str
+    tags: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ Change = Put | Refuse | Delete
 class RepoUpdate:
     """What one commit of one author changes in a space, or, where `complete`, all the author has there.
 
-    A complete update makes the space hold exactly its `Put`s and `Refuse`s for the author.
+    A complete update makes the space hold exactly its `Put`s and `Refuse`s for the author. What of them is
+    outside of `scope`, what the author may write, is not there.
     """
 
     author: Did
@@ -60,6 +65,7 @@ class RepoUpdate:
     changes: tuple[Change, ...]
     data: str | None = None
     complete: bool = False
+    scope: Scope = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ class NewFact:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A version to leave out. `memory` is kept where it may fit another config."""
+    """A version to leave out. `memory` is kept where it may fit another config, `tags`, where they are
+    known, to tell who may see it."""
 
     key: Key
     rev: str
@@ -64,6 +65,7 @@ class Skip:
     reason: SkipReason
     detail: str
     memory: Memory | None = None
+    tags: tuple[str, ...] | None = None
 
 
 class Writer:
@@ -202,7 +204,7 @@ class Writer:
                     skip.cid,
                     skip.reason,
                     skip.detail,
-                    json.dumps(skip.memory.tags if skip.memory is not None else ()),
+                    _tags(skip),
                     encode(skip.memory.to_record()) if skip.memory is not None else None,
                     self.now,
                 )
@@ -251,6 +253,11 @@ class Writer:
         if known is None:
             known = self._models[key] = vectors.model_id(self.connection, key)
         return known
+
+
+def _tags(skip: Skip) -> str | None:
+    tags = skip.memory.tags if skip.memory is not None else skip.tags
+    return None if tags is None else json.dumps(tags)
 
 
 def _stored(embedding: Embedding) -> bytes:

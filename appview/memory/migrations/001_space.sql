@@ -133,7 +133,7 @@ CREATE TABLE repos (
 ) STRICT, WITHOUT ROWID;
 
 -- Records of writers that are not indexed, and why. `record` (DAG-CBOR) is kept where a change of the config can
--- make the record fit, NULL where nothing can. `tags` (JSON, as written; [] where unknown) says who may see
+-- make the record fit, NULL where nothing can. `tags` (JSON, as written; NULL where unknown) says who may see
 -- that the record is here.
 CREATE TABLE skipped (
     author TEXT NOT NULL,
@@ -142,7 +142,7 @@ CREATE TABLE skipped (
     cid    TEXT NOT NULL,
     reason TEXT NOT NULL,
     detail TEXT NOT NULL,
-    tags   TEXT NOT NULL DEFAULT '[]',
+    tags   TEXT,
     record BLOB,
     at     INTEGER NOT NULL,
     PRIMARY KEY (author, rkey)

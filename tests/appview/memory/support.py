@@ -91,8 +91,8 @@ def put(rkey: str, value: Memory | None = None, cid: str = "") -> Put:
     return Put(rkey, cid or f"bafy{sha256(repr(value).encode()).hexdigest()[:16]}", value)
 
 
-def refuse(rkey: str, reason: str = "blank") -> Refuse:
-    return Refuse(rkey, f"bafyrefused{rkey}", reason, "a reason")  # type: ignore[arg-type]
+def refuse(rkey: str, reason: str = "blank", tags: tuple[str, ...] | None = None) -> Refuse:
+    return Refuse(rkey, f"bafyrefused{rkey}", reason, "a reason", tags)  # type: ignore[arg-type]
 
 
 def delete(rkey: str) -> Delete:

@@ -177,7 +177,13 @@ async def test_the_status_counts_what_the_scope_shows(store: SpaceStore) -> None
                 put("d", memory("x", "kind=secret", key=OTHER)),
                 put("e", memory("x", "/open", key=OTHER)),
             ),
-            commit(1, refuse("f"), author=BOB),
+            commit(
+                1,
+                refuse("f"),
+                refuse("g", "record", ("/open",)),
+                refuse("h", "record", ("/secret",)),
+                author=BOB,
+            ),
         ]
     )
     everything = await store.status(EVERYTHING)
@@ -187,13 +193,14 @@ async def test_the_status_counts_what_the_scope_shows(store: SpaceStore) -> None
     assert (everything.building_memories, public.building_memories) == (2, 1)
     assert [(each.author, each.reasons) for each in everything.skipped] == [
         (ALICE, {"model": 3}),
-        (BOB, {"blank": 1}),
+        (BOB, {"blank": 1, "record": 2}),
     ]
+    # Where a record would be whose tags are unknown, nobody can tell.
     assert [(each.author, each.reasons) for each in public.skipped] == [
         (ALICE, {"model": 1}),
-        (BOB, {"blank": 1}),
+        (BOB, {"record": 1}),
     ]
-    assert [each.author for each in bob.skipped] == [BOB]
+    assert [(each.author, each.reasons) for each in bob.skipped] == [(BOB, {"blank": 1, "record": 2})]
     assert (await store.status(NOTHING)).skipped == ()
 
 

@@ -29,6 +29,7 @@ SyncState = Literal["pending", "synchronized", "desynchronized"]
 MembershipState = Literal["pending", "synced"]
 RULE_FIELDS: Final = 6  # v0 to v5 of casbin_rule
 READERS: Final = 2  # connections; reads here are short
+_SAME: Final = "ptype = ? AND " + " AND ".join(f"v{number} = ?" for number in range(RULE_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One change: the rules it took away and those it added. A token shows as `token, <name>, <expiry>`."""
+    """One change: the rules it took away and those it added. A token shows as `token, <name>, <expiry>`,
+    a tag of a path as `tag, <space>, <path>, <key=value>, plain | protected`."""
 
     at: int
     actor: str
@@ -257,12 +259,19 @@ class Control:
         rows = await self._all("SELECT space, did, state FROM memberships")
         return {(SpaceUri(row["space"]), Did(row["did"])): row["state"] for row in rows}
 
-    async def put_membership(self, space: SpaceUri, did: Did, state: MembershipState) -> None:
-        """Note the state of a pair."""
+    async def marks(self) -> dict[tuple[SpaceUri, Did], str | None]:
+        """Read, of the pairs that have been filled, the mark of what the author might write then."""
+        rows = await self._all("SELECT space, did, mark FROM memberships WHERE state = 'synced'")
+        return {(SpaceUri(row["space"]), Did(row["did"])): row["mark"] for row in rows}
+
+    async def put_membership(
+        self, space: SpaceUri, did: Did, state: MembershipState, mark: str | None = None
+    ) -> None:
+        """Note the state of a pair, and for a filled one the mark of what the author may write."""
         await self._change(
-            "INSERT INTO memberships (space, did, state) VALUES (?, ?, ?)"
-            " ON CONFLICT (space, did) DO UPDATE SET state = excluded.state",
-            (space, did, state),
+            "INSERT INTO memberships (space, did, state, mark) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (space, did) DO UPDATE SET state = excluded.state, mark = excluded.mark",
+            (space, did, state, mark),
         )
 
     async def delete_membership(self, space: SpaceUri, did: Did) -> None:
@@ -275,6 +284,22 @@ class Control:
         """Read the policy version and the rules of that version, in the order they were added."""
         return await self._database.read(lambda connection: (_version(connection), _rules(connection)))
 
+    async def changes_since(
+        self, version: int
+    ) -> tuple[int, list[tuple[tuple[Rule, ...], tuple[Rule, ...]]]]:
+        """Read the policy version, and what each change after `version` took away and added, in order.
+
+        There is one entry a version, unless a change was made past this class.
+        """
+
+        def work(connection: Connection) -> tuple[int, list[tuple[tuple[Rule, ...], tuple[Rule, ...]]]]:
+            rows = connection.execute(
+                "SELECT before, after FROM audit WHERE version > ? ORDER BY version", (version,)
+            )
+            return _version(connection), [(_load(before), _load(after)) for before, after in rows]
+
+        return await self._database.read(work)
+
     async def change_rules(
         self,
         add: Iterable[Rule],
@@ -283,43 +308,56 @@ class Control:
         actor: str,
         action: str,
         now: int,
-        check: Callable[[Sequence[Rule]], object] | None = None,
+        check: Callable[[int, Sequence[Rule], Sequence[Rule]], object] | None = None,
     ) -> RulesChange:
         """Remove and add rules in one transaction.
 
-        `check` gets the rules as they would be and refuses the whole change by raising. What is there already
-        is not added, what is not there not removed; a change that does nothing leaves no trace.
+        `check` gets the policy version it is made on, the rules that go and those that come, and refuses the
+        whole change by raising. What is there already is not added, what is not there not removed; a change
+        that does nothing leaves no trace.
         """
         wanted, unwanted = dict.fromkeys(add), dict.fromkeys(remove)
 
         def work(connection: Connection) -> RulesChange:
-            present = dict.fromkeys(_rules(connection))
-            before = [rule for rule in unwanted if rule in present and rule not in wanted]
-            after = [rule for rule in wanted if rule not in present]
+            before = [rule for rule in unwanted if rule not in wanted and _has(connection, rule)]
+            after = [rule for rule in wanted if not _has(connection, rule)]
+            version = _version(connection)
             if not before and not after:
-                return RulesChange(_version(connection))
+                return RulesChange(version)
             if check is not None:
-                gone = frozenset(before)
-                check([*(rule for rule in present if rule not in gone), *after])
+                check(version, before, after)
             columns = ", ".join(f"v{number}" for number in range(RULE_FIELDS))
-            matches = " AND ".join(f"v{number} = ?" for number in range(RULE_FIELDS))
             connection.executemany(
-                f"DELETE FROM casbin_rule WHERE ptype = ? AND {matches}",  # noqa: S608 - column names only
+                f"DELETE FROM casbin_rule WHERE {_SAME}",  # noqa: S608 - column names only
                 [_columns(rule) for rule in before],
             )
             connection.executemany(
                 f"INSERT INTO casbin_rule (ptype, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 [_columns(rule) for rule in after],
             )
-            connection.execute(
-                "INSERT INTO audit (at, actor, action, before, after) VALUES (?, ?, ?, ?, ?)",
-                (now, actor, action, _dump(before), _dump(after)),
-            )
-            version = _version(connection) + 1
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'policy_version'", (str(version),))
-            return RulesChange(version, tuple(after), tuple(before))
+            _note(connection, version + 1, now, actor, action, before, after)
+            _set_version(connection, version + 1)
+            return RulesChange(version + 1, tuple(after), tuple(before))
 
         return await self._database.write(work)
+
+    async def note_path_tags(
+        self, before: Sequence[Rule], after: Sequence[Rule], *, actor: str, action: str, now: int
+    ) -> int:
+        """Write into the audit log that tags of paths are about to change; return the entry's number."""
+        return await self._database.write(
+            lambda connection: _note(connection, None, now, actor, action, before, after)
+        )
+
+    async def count_path_tags(self, entry: int) -> None:
+        """Make the change of an entry the policy's version: tags of paths decide what rules say."""
+
+        def work(connection: Connection) -> None:
+            version = _version(connection) + 1
+            connection.execute("UPDATE audit SET version = ? WHERE id = ?", (version, entry))
+            _set_version(connection, version)
+
+        await self._database.write(work)
 
     async def policy_version(self) -> int:
         """Read the number that grows with every change of the rules."""
@@ -375,6 +413,31 @@ def _repo(row: Row) -> RepoRow:
         attempts=row["attempts"],
         retry_at=row["retry_at"],
     )
+
+
+def _note(
+    connection: Connection,
+    version: int | None,
+    now: int,
+    actor: str,
+    action: str,
+    before: Iterable[Rule],
+    after: Iterable[Rule],
+) -> int:
+    cursor = connection.execute(
+        "INSERT INTO audit (at, actor, action, before, after, version) VALUES (?, ?, ?, ?, ?, ?)",
+        (now, actor, action, _dump(before), _dump(after), version),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def _set_version(connection: Connection, version: int) -> None:
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'policy_version'", (str(version),))
+
+
+def _has(connection: Connection, rule: Rule) -> bool:
+    found = connection.execute(f"SELECT 1 FROM casbin_rule WHERE {_SAME}", _columns(rule))  # noqa: S608
+    return found.fetchone() is not None
 
 
 def _version(connection: Connection) -> int:

@@ -12,6 +12,7 @@ import structlog
 
 from appview.access.access import Access
 from appview.access.callers import Callers
+from appview.access.defaults import NewSpace
 from appview.clock import now
 from appview.control import Control
 from appview.errors import AppviewError
@@ -45,7 +46,8 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         executor = stack.enter_context(ThreadPoolExecutor(THREADS, thread_name_prefix="appview"))
         control = await Control.open(settings.control_file, executor)
         stack.push_async_callback(control.close)
-        access = await Access.open(control, now)
+        new_space = NewSpace.of(settings.reading, settings.space_rules)
+        access = await Access.open(control, now, new_space=new_space)
         pool = SpacePool(
             settings.spaces_folder, executor, now, analyser=ANALYSIS, max_open=settings.max_open_spaces
         )

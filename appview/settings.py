@@ -37,6 +37,7 @@ MAX_OPEN_SPACES: Final = 10_000  # each costs several file descriptors and page 
 MAX_RATE: Final = 100_000_000  # requests a minute; more than any machine answers
 
 Registration = Literal["open", "closed"]
+Reading = Literal["everyone", "members"]
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Network = IPv4Network | IPv6Network
@@ -158,6 +159,15 @@ def _networks(value: object) -> tuple[Network, ...]:
         raise ValueError(f"must be addresses or networks ({error})") from None
 
 
+def _lines(value: object) -> tuple[str, ...]:
+    """Take lines of text: a list, or one text in which `;` or a new line stands between them."""
+    if isinstance(value, str):
+        value = re.split(r"[;\n]", value)
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a line of text, or a list of them")
+    return tuple(dict.fromkeys(item.strip() for item in value if item.strip()))
+
+
 def _setting(
     default: Any, kind: str, parse: Callable[[object], Any], description: str, *, shown: str = ""
 ) -> Any:
@@ -228,6 +238,19 @@ class Settings:
         _one_of("open", "closed"),
         "Which config records make a space: everybody's, or only those of spaces that were added by"
         " `engram-appview space add`.",
+    )
+    reading: Reading = _setting(
+        "everyone",
+        "everyone or members",
+        _one_of("everyone", "members"),
+        "Who reads a space that is declared from now on, until its rules say otherwise.",
+    )
+    space_rules: tuple[str, ...] = _setting(
+        (),
+        "rules",
+        _lines,
+        "Further rules for a space that is declared from now on; SPACE in a rule stands for its URI.",
+        shown="none",
     )
     embedder: str | None = _setting(
         None,

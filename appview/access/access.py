@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
+from appview.access.defaults import NewSpace
 from appview.access.enforcer import Enforcer
 from appview.access.policy import Policy
-from appview.access.rules import Grant, Permission, Statement, to_rules
-from appview.access.subjects import AUTHORITY, MEMBER, Account, Action, Subject
+from appview.access.rules import RULE_KINDS, Grant, Permission, Statement, to_rules
+from appview.access.subjects import MEMBER, Account, Action, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from appview.clock import Clock
     from appview.control import Control, Rule, RulesChange
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
-MAX_CACHED_SCOPES: Final = 4_096  # (subject, space, action); one is about a kilobyte
+DEFAULTS: Final = NewSpace()
+MAX_CACHED_SCOPES: Final = 4_096  # (subject, space, action)
+MAX_CACHED_PATTERNS: Final = 250_000  # of all different scopes; about 50 MB
 
 
 class Access:
@@ -29,21 +33,27 @@ class Access:
     when its method answers; one by another process when `refresh` has.
     """
 
-    def __init__(self, control: Control, clock: Clock, version: int, policy: Policy) -> None:
+    def __init__(
+        self, control: Control, clock: Clock, version: int, policy: Policy, new_space: NewSpace
+    ) -> None:
         self._control = control
         self._clock = clock
+        self._new_space = new_space
         self._version = version
         self._policy = policy
         self._enforcer: Enforcer | None = None
         self._scopes: dict[tuple[Subject, SpaceUri, Action], Scope] = {}
+        self._shared: dict[Scope, Scope] = {}
+        self._patterns = 0  # of the shared scopes
         self._writers: dict[SpaceUri, frozenset[Did]] = {}
         self._changing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, control: Control, clock: Clock) -> Self:
-        """Read the rules; raise `AccessError` where they cannot be followed."""
+    async def open(cls, control: Control, clock: Clock, *, new_space: NewSpace = DEFAULTS) -> Self:
+        """Read the rules; raise `AccessError` where they cannot be followed. `new_space` says what spaces
+        begin with that are declared through this object."""
         version, rules = await control.rules()
-        return cls(control, clock, version, Policy(rules))
+        return cls(control, clock, version, Policy(rules), new_space)
 
     @property
     def version(self) -> int:
@@ -60,7 +70,15 @@ class Access:
         key = (subject, space, action)
         scope = self._scopes.get(key)
         if scope is None:
-            scope = self._policy.scope(subject, space, action)
+            # Most subjects are named by no rule of their own: they share one scope.
+            compiled = self._policy.scope(subject, space, action)
+            scope = self._shared.get(compiled)
+            if scope is None:
+                size = len(compiled.allow) + len(compiled.deny)
+                if self._patterns + size > MAX_CACHED_PATTERNS:
+                    self._forget()
+                self._patterns += size
+                scope = self._shared[compiled] = compiled
             if len(self._scopes) >= MAX_CACHED_SCOPES:
                 del self._scopes[next(iter(self._scopes))]
             self._scopes[key] = scope
@@ -98,7 +116,10 @@ class Access:
         return self._policy.holders(MEMBER, space)
 
     async def refresh(self) -> bool:
-        """Take over what another process has changed; True when there was something."""
+        """Take over what another process has changed; True when there was something.
+
+        Raises `AccessError` for rules that cannot be followed; those of before stay in force.
+        """
         if await self._control.policy_version() == self.version:
             return False
         async with self._changing:
@@ -116,25 +137,48 @@ class Access:
 
         Raises `InvalidPolicy` where the rules would not go together, also with those of another process.
         """
+        added, removed = to_rules(add), to_rules(remove)
         async with self._changing:
-            await self._reload()
-            checked = known = self._policy
+            while True:
+                await self._reload()
+                checked = known = self._policy
 
-            def check(rules: Sequence[Rule]) -> None:
-                nonlocal checked
-                checked = Policy(rules, known)
+                def check(
+                    version: int, before: Sequence[Rule], after: Sequence[Rule], known: Policy = known
+                ) -> None:
+                    nonlocal checked
+                    if version != self._version:
+                        raise _Overtaken
+                    checked = known.changed(before, after)
 
-            change = await self._control.change_rules(
-                to_rules(add), to_rules(remove), actor=actor, action=action, now=self._clock(), check=check
+                try:
+                    change = await self._control.change_rules(
+                        added, removed, actor=actor, action=action, now=self._clock(), check=check
+                    )
+                except _Overtaken:
+                    continue  # by another process, since the rules were read
+                if change.changed:
+                    self._install(change.version, checked)
+                return change
+
+    @asynccontextmanager
+    async def changing_path_tags(
+        self, before: Sequence[Rule], after: Sequence[Rule], *, actor: str, action: str
+    ) -> AsyncIterator[None]:
+        """Change tags of paths inside the block: the audit log has it before, whoever keeps what they decide
+        is told after."""
+        async with self._changing:
+            entry = await self._control.note_path_tags(
+                before, after, actor=actor, action=action, now=self._clock()
             )
-            if change.changed:
-                self._install(change.version, checked)
-            return change
+            yield
+            await self._control.count_path_tags(entry)
+            await self._reload()
 
     async def declare_space(self, space: SpaceUri) -> None:
-        """Give a public space's authority its role there."""
-        grant = Grant(Account(space.authority), AUTHORITY, space)
-        await self.change([grant], actor=str(space.authority), action="space declared")
+        """Give a new public space the rules that spaces begin with."""
+        begins = self._new_space.statements(space)
+        await self.change(begins, actor=str(space.authority), action="space declared")
 
     async def add_member(self, space: SpaceUri, did: Did, actor: str) -> bool:
         """Let an account write to a space; False when it is a member already."""
@@ -147,16 +191,50 @@ class Access:
         return (await self.change(remove=[grant], actor=actor, action="member remove")).changed
 
     async def _reload(self) -> bool:
-        if await self._control.policy_version() == self.version:
+        known, policy = self._version, self._policy
+        version, changes = await self._control.changes_since(known)
+        if version == known:
             return False
+        if len(changes) == version - known:
+            removed, added = _joined(changes)
+            self._install(version, await asyncio.to_thread(policy.changed, removed, added))
+            return True
         version, rules = await self._control.rules()
-        # In a thread: with a great many rules this takes long enough to be felt by whoever waits.
-        self._install(version, await asyncio.to_thread(Policy, rules, self._policy))
+        gone = policy.statements.keys() - dict.fromkeys(rules).keys()
+        self._install(version, await asyncio.to_thread(policy.changed, gone, rules))
         return True
 
     def _install(self, version: int, policy: Policy) -> None:
         self._version = version
         self._policy = policy
         self._enforcer = None
-        self._scopes.clear()
+        self._forget()
         self._writers.clear()
+
+    def _forget(self) -> None:
+        self._scopes.clear()
+        self._shared.clear()
+        self._patterns = 0
+
+
+class _Overtaken(Exception):
+    """The rules have changed since they were read."""
+
+
+def _joined(
+    changes: Sequence[tuple[Sequence[Rule], Sequence[Rule]]],
+) -> tuple[list[Rule], list[Rule]]:
+    """Join changes that follow each other: what is gone after all of them, and what has come."""
+    removed: dict[Rule, None] = {}
+    added: dict[Rule, None] = {}
+    for before, after in changes:
+        for rule in before:
+            added.pop(rule, None)
+            removed[rule] = None
+        for rule in after:
+            added[rule] = None
+    is_rule = RULE_KINDS.__contains__
+    return (
+        [rule for rule in removed if is_rule(rule.ptype)],
+        [rule for rule in added if is_rule(rule.ptype)],
+    )

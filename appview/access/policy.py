@@ -6,8 +6,9 @@ after construction; no cycle of roles, and no chain of them that Casbin would no
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from collections import Counter, defaultdict
+from copy import copy
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from appview.access.errors import InvalidPolicy
 from appview.access.rules import Grant, Permission, Statement, parse_rule
@@ -26,29 +27,70 @@ if TYPE_CHECKING:
 MAX_ROLE_LINKS: Final = 8
 
 Grantee = Subject | Role
+_PermissionKey = tuple[Grantee, "SpaceUri | None", Action]
+_NOBODY: Final[Counter[Account]] = Counter()
+T = TypeVar("T")
 
 
 class Policy:
     """The rules of one version. Raises `InvalidRule` or `InvalidPolicy` where they cannot be followed."""
 
-    def __init__(self, rules: Iterable[Rule], known: Policy | None = None) -> None:
-        """Read the rules; those that `known` has read already are taken from there."""
-        read = {} if known is None else known.statements
-        self.statements: dict[Rule, Statement] = {rule: read.get(rule) or parse_rule(rule) for rule in rules}
-        self._permissions: dict[tuple[Grantee, SpaceUri | None, Action], list[Permission]] = defaultdict(list)
-        self._roles: dict[tuple[Grantee, SpaceUri | None], list[Role]] = defaultdict(list)
-        self._grants: dict[SpaceUri | None, list[Grant]] = defaultdict(list)
-        self._named: dict[SpaceUri | None, set[Account]] = defaultdict(set)
-        for statement in self.statements.values():
-            match statement:
-                case Permission(grantee, space, _, action):
-                    self._permissions[grantee, space, action].append(statement)
-                case Grant(grantee, role, space):
-                    self._roles[grantee, space].append(role)
-                    self._grants[space].append(statement)
-            if isinstance(grantee, Account):
-                self._named[space].add(grantee)
-        _check_roles(self._grants)
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.statements: dict[Rule, Statement] = {}
+        self._permissions: dict[_PermissionKey, tuple[Permission, ...]] = {}
+        self._roles: dict[tuple[Grantee, SpaceUri | None], tuple[Role, ...]] = {}
+        self._grants: dict[SpaceUri | None, dict[Grant, None]] = {}
+        self._named: dict[SpaceUri | None, Counter[Account]] = {}
+        self._update((), rules)
+
+    def changed(self, removed: Iterable[Rule], added: Iterable[Rule]) -> Policy:
+        """Make the policy that a change leads to; what did not change is shared with this one."""
+        policy = copy(self)
+        policy.statements = dict(self.statements)
+        policy._permissions = dict(self._permissions)
+        policy._roles = dict(self._roles)
+        policy._grants = dict(self._grants)
+        policy._named = dict(self._named)
+        policy._update(removed, added)
+        return policy
+
+    def _update(self, removed: Iterable[Rule], added: Iterable[Rule]) -> None:
+        """Take rules away and add others. Whatever an older policy shares is replaced, never changed."""
+        gone = [self.statements.pop(rule) for rule in removed if rule in self.statements]
+        new = [rule for rule in dict.fromkeys(added) if rule not in self.statements]
+        read = {rule: parse_rule(rule) for rule in new}
+        self.statements.update(read)
+        permissions: dict[_PermissionKey, dict[Permission, None]] = {}
+        roles: dict[tuple[Grantee, SpaceUri | None], dict[Role, None]] = {}
+        grants: dict[SpaceUri | None, dict[Grant, None]] = {}
+        named: dict[SpaceUri | None, Counter[Account]] = {}
+        for statements, coming in ((gone, False), (read.values(), True)):
+            for statement in statements:
+                space = statement.space
+                match statement:
+                    case Permission():
+                        at = (statement.grantee, space, statement.action)
+                        if at not in permissions:
+                            permissions[at] = dict.fromkeys(self._permissions.get(at, ()))
+                        _put(permissions[at], statement, coming)
+                    case Grant():
+                        held = (statement.grantee, space)
+                        if held not in roles:
+                            roles[held] = dict.fromkeys(self._roles.get(held, ()))
+                        _put(roles[held], statement.role, coming)
+                        if space not in grants:
+                            grants[space] = dict(self._grants.get(space, {}))
+                        _put(grants[space], statement, coming)
+                if isinstance(statement.grantee, Account):
+                    if space not in named:
+                        named[space] = Counter(self._named.get(space, {}))
+                    named[space][statement.grantee] += 1 if coming else -1
+        self._permissions |= {key: tuple(found) for key, found in permissions.items()}
+        self._roles |= {key: tuple(found) for key, found in roles.items()}
+        self._grants |= grants
+        self._named |= {space: +count for space, count in named.items()}
+        if any(isinstance(new, Grant) and isinstance(new.grantee, Role) for new in read.values()):
+            _check_roles(self._grants)
 
     def roles(self, subject: Subject, space: SpaceUri) -> frozenset[Role]:
         """Find all roles that a subject has in a space, given and inherited."""
@@ -87,7 +129,7 @@ class Policy:
 
         Where everyone may write, that is still only those that are named.
         """
-        named = self._named.get(space, set()) | self._named.get(None, set())
+        named = self._named.get(space, _NOBODY).keys() | self._named.get(None, _NOBODY).keys()
         return frozenset(
             account.did for account in named if not self.scope(account, space, "write").is_nothing
         )
@@ -104,6 +146,14 @@ class Policy:
         for grantee in (subject, *self.roles(subject, space)):
             for where in (space, None):
                 yield from self._permissions.get((grantee, where, action), ())
+
+
+def _put(found: dict[T, None], item: T, coming: bool) -> None:
+    """Add an item to an ordered set, or take it out."""
+    if coming:
+        found[item] = None
+    else:
+        found.pop(item, None)
 
 
 def _compact(allow: set[Pattern], deny: set[Pattern]) -> Scope:
@@ -138,7 +188,7 @@ def _is_inside(pattern: Pattern, subtrees: set[str], *, itself: bool = True) -> 
             return False
 
 
-def _check_roles(grants: Mapping[SpaceUri | None, Sequence[Grant]]) -> None:
+def _check_roles(grants: Mapping[SpaceUri | None, Iterable[Grant]]) -> None:
     """Refuse roles that go in a circle, or further than Casbin follows, in any one space."""
     links = {
         space: [(grant.grantee, grant.role) for grant in given if isinstance(grant.grantee, Role)]

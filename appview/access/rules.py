@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from appview.access.errors import InvalidRule
@@ -26,6 +27,7 @@ from lexicons.syntax import Did
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+RULE_KINDS: Final = frozenset({"p", "g"})
 ANY_SPACE: Final = "*"
 PATH_PREFIX: Final = "path:"
 TAG_PREFIX: Final = "tag:"
@@ -154,6 +156,7 @@ def _grant(grantee: str, role: str, space: str) -> Grant:
     return Grant(who, given, _space(space))
 
 
+@lru_cache(maxsize=4_096)  # rules name the same few over and over
 def _space(text: str) -> SpaceUri | None:
     if text == ANY_SPACE:
         return None
@@ -207,6 +210,8 @@ def _attribute(text: str) -> Attribute:
 
 def _check_readable(kind: str, text: str) -> None:
     """Refuse what a reader of the rules would not see."""
+    if text.isascii() and text.isprintable():
+        return
     for char in text:
         if char not in _JOINERS and unicodedata.category(char) in _UNREADABLE:
             raise ValueError(f"{kind} {text!r} has the invisible character U+{ord(char):04X}")

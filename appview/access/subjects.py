@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, get_args
 
 from appview.errors import AppviewError
@@ -97,6 +98,7 @@ def parse_subject(text: str) -> Subject:
     raise InvalidName(f"not a subject: {text!r}", hint="expected a DID, token:<name> or anonymous")
 
 
+@lru_cache(maxsize=4_096)  # rules name the same few over and over
 def parse_grantee(text: str) -> Subject | Role:
     """Read a subject or a role; raise `InvalidName`."""
     if text.startswith(ROLE_PREFIX):

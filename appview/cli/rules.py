@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ACTOR: Final = "operator"  # whoever may open the data folder
 ACTION_NAMES: Final = ("read", "write", "delete", "admin")
 DEFAULT_AUDIT: Final = 20  # changes that `policy log` shows
+NO_RULE: Final = "denied: no rule allows it"
 MAX_AUDIT: Final = 10_000
 
 rules_argument = click.argument("rules", metavar="RULE...", nargs=-1, required=True)
@@ -128,37 +129,47 @@ def import_rules(settings: Settings, file: TextIO, replace: bool, as_json: bool)
 @policy.command()
 @click.argument("subject")
 @space_argument
-@click.argument("path")
+@click.argument("memory")
 @click.argument("action", type=click.Choice(ACTION_NAMES))
-@click.option(
-    "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="An attribute the memory has; repeats."
-)
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="An attribute at that path; repeats.")
 @json_option
 @settings_options("data")
 def explain(
     settings: Settings,
     subject: str,
     space: SpaceUri,
-    path: str,
+    memory: str,
     action: str,
     tags: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Tell whether SUBJECT may do ACTION in SPACE with a memory at PATH, and which rules decide."""
+    """Tell whether SUBJECT may do ACTION in SPACE with MEMORY, and which rules decide.
+
+    MEMORY is a path, or the URI of a memory: then its path and its attributes, those that its path gives it
+    too, are looked up.
+    """
     from appview.access.subjects import parse_subject
     from appview.access.text import format_rule
 
-    async def work() -> tuple[bool, list[str]]:
-        asked = (parse_subject(subject), space, cast("Action", action), _path(path), _attributes(tags))
+    async def work() -> tuple[bool, list[str], str, dict[str, str]]:
+        who = parse_subject(subject)
+        if memory.startswith("at://"):
+            if tags:
+                raise click.BadParameter("a memory has its own attributes", param_hint="--tag")
+            path, attributes = await _look_up(settings, space, memory)
+        else:
+            path, attributes = _path(memory), _attributes(tags)
+        asked = (who, space, cast("Action", action), path, attributes)
         async with opened(settings) as (_, access):
             deciding = [format_rule(permission.to_rule()) for permission in access.deciding(*asked)]
-            return access.enforce(*asked), deciding
+            return access.enforce(*asked), deciding, path, attributes
 
-    allowed, rules = run_async(work())
+    allowed, rules, path, attributes = run_async(work())
+    found = ", ".join([f"at {path}", *(f"{key}={value}" for key, value in sorted(attributes.items()))])
     lines = ["allowed by" if allowed else "denied by", *(f"  {rule}" for rule in rules)]
     show(
-        {"allowed": allowed, "rules": rules},
-        lines if rules else ["denied: no rule allows it"],
+        {"allowed": allowed, "rules": rules, "path": path, "attributes": attributes},
+        [*([found] if memory.startswith("at://") else []), *(lines if rules else [NO_RULE])],
         as_json=as_json,
     )
 
@@ -262,6 +273,34 @@ def _show_rules(rules: Sequence[Rule], *, as_json: bool) -> None:
 
     lines = [format_rule(rule) for rule in rules]
     show({"rules": lines}, lines, as_json=as_json)
+
+
+async def _look_up(settings: Settings, space: SpaceUri, uri: str) -> tuple[str, dict[str, str]]:
+    """Find what rules see of a memory, in its space's file; raise `NotFound`."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from appview.clock import now
+    from appview.memory.pool import SpacePool
+    from appview.search.analysis import ANALYSIS
+    from lexicons.syntax import AtUri
+
+    if not AtUri.is_valid(uri):
+        raise click.BadParameter(f"{uri!r} is not the URI of a memory", param_hint="MEMORY")
+    found = None
+    with ThreadPoolExecutor(1) as executor:
+        pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
+        try:
+            if pool.exists(space):
+                async with pool.use(space) as store:
+                    found = await store.place(AtUri(uri))
+        finally:
+            await pool.close()
+    if found is None:
+        raise NotFound(
+            f"{uri} is not indexed in {space}",
+            hint="`engram-appview member list` shows whose memories are; a path can be explained as well",
+        )
+    return found
 
 
 def _path(text: str) -> str:

@@ -84,10 +84,12 @@ class Declarations:
 
     async def _take(self, row: SpaceRow, config: Config | None, cid: str | None, rev: str | None) -> None:
         await self._committer.flush()  # what came before is judged by what held before
+        is_new = row.config_rev is None  # what its rules became since the first time is not undone
         row = replace(row, config=config, config_cid=cid, config_rev=rev)
 
         async def work() -> None:
-            await self._access.declare_space(row.uri)
+            if is_new:
+                await self._access.declare_space(row.uri)
             async with self._pool.use(row.uri) as store:
                 await store.configure(config)
             await self._control.put_space(row)

@@ -37,6 +37,7 @@ CREATE TABLE memberships (
     space TEXT NOT NULL,
     did   TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('pending', 'synced')),
+    mark  TEXT,                           -- digest of what the author might write when it was filled
     PRIMARY KEY (space, did)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX memberships_by_did ON memberships (did);
@@ -61,25 +62,28 @@ CREATE TABLE casbin_rule (
     UNIQUE (ptype, v0, v1, v2, v3, v4, v5)
 ) STRICT;
 
--- What holds in a space unless its rules say otherwise: everyone reads, members and the authority write, the
--- authority governs. An operator may change these like any other rule.
+-- What the roles of a space may do: members and the authority write, the authority governs. Who else reads is
+-- decided for each space when it comes. An operator may change these like any other rule.
 INSERT INTO casbin_rule (ptype, v0, v1, v2, v3, v4) VALUES
-    ('p', 'role:everyone',  '*', 'path:/*', 'read',   'allow'),
     ('p', 'role:member',    '*', 'path:/*', 'read',   'allow'),
     ('p', 'role:member',    '*', 'path:/*', 'write',  'allow'),
     ('p', 'role:member',    '*', 'path:/*', 'delete', 'allow'),
     ('p', 'role:authority', '*', 'path:/*', 'read',   'allow'),
     ('p', 'role:authority', '*', 'path:/*', 'write',  'allow'),
     ('p', 'role:authority', '*', 'path:/*', 'delete', 'allow'),
-    ('p', 'role:authority', '*', 'path:/*', 'admin',  'allow');
+    ('p', 'role:authority', '*', 'path:/*', 'admin',  'allow'),
+    ('p', 'role:operator',  '*', 'path:/*', 'admin',  'allow');
 
+-- `version` is the policy version that a change made, NULL where it left the rules and the tags of paths alone: a
+-- reader of an older version takes over what came since without reading all rules again.
 CREATE TABLE audit (
-    id     INTEGER PRIMARY KEY,
-    at     INTEGER NOT NULL,              -- microseconds since 1970
-    actor  TEXT NOT NULL,                 -- a DID, a token's name, or 'operator'
-    action TEXT NOT NULL,                 -- what was asked for, such as 'member add'
-    before TEXT NOT NULL,                 -- JSON: what it took away
-    after  TEXT NOT NULL                  -- JSON: what it added
+    id      INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,             -- microseconds since 1970
+    actor   TEXT NOT NULL,                -- a DID, a token's name, or 'operator'
+    action  TEXT NOT NULL,                -- what was asked for, such as 'member add'
+    before  TEXT NOT NULL,                -- JSON: what it took away
+    after   TEXT NOT NULL,                -- JSON: what it added
+    version INTEGER UNIQUE
 ) STRICT;
 
 CREATE TABLE meta (

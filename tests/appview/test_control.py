@@ -171,7 +171,7 @@ class TestRules:
     async def test_new_file_has_the_default_rules(self, control: Control) -> None:
         version, rules = await control.rules()
         assert version == 1
-        assert Rule("p", ("role:everyone", "*", "path:/*", "read", "allow")) in rules
+        assert Rule("p", ("role:member", "*", "path:/*", "read", "allow")) in rules
         assert not [rule for rule in rules if rule.ptype == "g"]
 
     async def test_change_is_recorded_with_who_when_before_and_after(self, control: Control) -> None:
@@ -196,10 +196,10 @@ class TestRules:
 
     async def test_refused_change_changes_nothing(self, control: Control) -> None:
         before = await control.rules()
-        seen: list[Sequence[Rule]] = []
+        seen: list[tuple[int, list[Rule], list[Rule]]] = []
 
-        def refuse(rules: Sequence[Rule]) -> None:
-            seen.append(rules)
+        def refuse(version: int, gone: Sequence[Rule], come: Sequence[Rule]) -> None:
+            seen.append((version, list(gone), list(come)))
             raise LookupError("no")
 
         with pytest.raises(LookupError):
@@ -208,7 +208,7 @@ class TestRules:
             )
         assert await control.rules() == before
         assert await control.audit(10) == []
-        assert seen == [[*before[1][1:], READ, WRITE]]
+        assert seen == [(1, [before[1][0]], [READ, WRITE])]
 
     @pytest.mark.parametrize("fields", [(), ("a", ""), ("a",) * 7])
     async def test_misshapen_rule_is_refused_whole(self, control: Control, fields: tuple[str, ...]) -> None:

@@ -74,6 +74,11 @@ class TestPrecedence:
             "plc_url": ("http://127.0.0.1:2582", "http://127.0.0.1:2582"),
             "allow_loopback": (True, "TRUE"),
             "registration": ("closed", "Closed"),
+            "reading": ("members", "Members"),
+            "space_rules": (
+                ["g, did:web:a.example, role:x, SPACE", "p, role:x, SPACE, path:/*, admin, allow"],
+                "g, did:web:a.example, role:x, SPACE; p, role:x, SPACE, path:/*, admin, allow",
+            ),
             "embedder": ("hashing-64", "hashing-64"),
             "log_format": ("json", "json"),
             "log_level": ("debug", "DEBUG"),

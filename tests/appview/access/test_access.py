@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from appview.access.access import MAX_CACHED_SCOPES, Access
+from appview.access.defaults import NewSpace
 from appview.access.errors import InvalidPolicy, InvalidRule
 from appview.access.rules import Grant, Permission
-from appview.access.subjects import AUTHORITY, MEMBER, Account, Anonymous, Role
+from appview.access.subjects import AUTHORITY, EVERYONE, MEMBER, Account, Anonymous, Role
 from appview.control import Control, Rule
+from appview.errors import ConfigurationError
 from appview.memory.scope import EVERYTHING, NOTHING, Scope, Subtree
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
@@ -52,10 +56,12 @@ async def other_process(tmp_path: Path, executor: Executor, control: Control) ->
 
 class TestDefaults:
     async def test_everyone_reads_and_nobody_writes(self, access: Access) -> None:
+        await access.declare_space(SPACE)
         assert access.scope(Anonymous(), SPACE, "read") == EVERYTHING
         assert access.scope(Account(CAROL), SPACE, "read") == EVERYTHING
+        assert access.scope(Anonymous(), OTHER, "read") == NOTHING
         for action in ("write", "delete", "admin"):
-            assert access.scope(Account(ALICE), SPACE, action) == NOTHING
+            assert access.scope(Account(BOB), SPACE, action) == NOTHING
 
     async def test_authority_of_a_declared_space_writes_and_governs_there_alone(self, access: Access) -> None:
         await access.declare_space(SPACE)
@@ -72,7 +78,26 @@ class TestDefaults:
         assert access.version == version
         (audit,) = await control.audit(10)
         assert (audit.at, audit.actor, audit.action) == (1_000, str(ALICE), "space declared")
-        assert audit.after == (Grant(Account(ALICE), AUTHORITY, SPACE).to_rule(),)
+        assert audit.after == (
+            Grant(Account(ALICE), AUTHORITY, SPACE).to_rule(),
+            Permission(EVERYONE, SPACE, Subtree("/"), "read").to_rule(),
+        )
+
+    async def test_what_a_space_begins_with_is_configured(self, control: Control) -> None:
+        rules = ("p, role:everyone, SPACE, path:/open/*, read, allow", f"g, {BOB}, role:member, SPACE")
+        access = await Access.open(control, clock, new_space=NewSpace.of("members", rules))
+        await access.declare_space(SPACE)
+        assert access.scope(Anonymous(), SPACE, "read") == Scope(frozenset({Subtree("/open")}))
+        assert access.scope(Account(BOB), SPACE, "read") == EVERYTHING
+        assert access.members(SPACE) == [BOB]
+        assert access.scope(Anonymous(), OTHER, "read") == NOTHING
+
+    @pytest.mark.parametrize(
+        "line", ["p, role:everyone, *, path:/*, read, allow", "p, SPACE", "g, SPACE, role:x, SPACE", ""]
+    )
+    def test_a_rule_for_new_spaces_that_cannot_be_followed_stops_the_program(self, line: str) -> None:
+        with pytest.raises(ConfigurationError, match="space_rules"):
+            NewSpace.of("everyone", [line])
 
     async def test_no_rules_mean_no_access(self, access: Access) -> None:
         await access.change(remove=access.statements, actor="operator", action="policy remove")
@@ -112,6 +137,7 @@ class TestMembers:
 
 class TestChanges:
     async def test_take_effect_on_the_next_question(self, access: Access) -> None:
+        await access.declare_space(SPACE)
         assert access.scope(Anonymous(), SPACE, "read") == EVERYTHING
         assert access.enforce(Anonymous(), SPACE, "read", "/secret/x", {})
         await access.change([SECRET], actor="operator", action="policy add")
@@ -142,6 +168,28 @@ class TestChanges:
             access.scope(Account(Did(f"did:web:m{number}.example")), SPACE, "read")
         assert len(access._scopes) == MAX_CACHED_SCOPES
 
+    async def test_callers_with_the_same_rights_share_them(self, access: Access) -> None:
+        await access.change([SECRET], actor="operator", action="test")
+        await access.declare_space(SPACE)
+        assert access.scope(Account(BOB), SPACE, "read") is access.scope(Account(CAROL), SPACE, "read")
+
+    async def test_cache_does_not_grow_with_the_rules(
+        self, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("appview.access.access.MAX_CACHED_PATTERNS", 10)
+        tenth = [Permission(Anonymous(), None, Subtree(f"/{number}"), "read") for number in range(4)]
+        await access.change(tenth, actor="operator", action="test")
+        for number in range(20):
+            space = SpaceUri.public(Did(f"did:web:s{number}.example"))
+            own = Permission(Anonymous(), space, Subtree("/own"), "read")
+            await access.change([own], actor="operator", action="test")
+        for number in range(20):
+            space = SpaceUri.public(Did(f"did:web:s{number}.example"))
+            assert access.may(Anonymous(), space, "read", "/own/x", {})
+            assert access.may(Anonymous(), space, "read", "/3", {})
+            assert not access.may(Anonymous(), space, "read", "/4", {})
+            assert access._patterns <= 10
+
 
 class TestAnotherProcess:
     async def test_its_change_is_seen_after_a_refresh(self, access: Access, other_process: Access) -> None:
@@ -152,6 +200,32 @@ class TestAnotherProcess:
         assert access.version == other_process.version
         assert access.scope(Account(BOB), SPACE, "write") == EVERYTHING
         assert access.writers(SPACE) == {BOB}
+
+    async def test_many_changes_are_taken_over_as_one(
+        self, access: Access, other_process: Access, control: Control
+    ) -> None:
+        await access.add_member(SPACE, BOB, "operator")
+        await other_process.remove_member(SPACE, BOB, "operator")
+        await other_process.change([SECRET], actor="operator", action="x")
+        await other_process.add_member(SPACE, CAROL, "operator")
+        await other_process.change(remove=[SECRET], actor="operator", action="x")
+        await other_process.add_member(SPACE, BOB, "operator")
+        assert await access.refresh() is True
+        assert [s.to_rule() for s in access.statements] == (await control.rules())[1]
+        assert access.members(SPACE) == [BOB, CAROL]
+
+    async def test_a_change_past_this_program_makes_it_read_everything(
+        self, access: Access, other_process: Access, tmp_path: Path
+    ) -> None:
+        await other_process.add_member(SPACE, CAROL, "operator")
+        with closing(sqlite3.connect(tmp_path / "control.db")) as connection, connection:
+            connection.execute("DELETE FROM casbin_rule WHERE v0 = ?", (CAROL,))
+            connection.execute(
+                "INSERT INTO casbin_rule (ptype, v0, v1, v2) VALUES ('g', ?, 'role:member', ?)", (BOB, SPACE)
+            )
+            connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'policy_version'")
+        assert await access.refresh() is True
+        assert access.members(SPACE) == [BOB]
 
     async def test_change_after_one_that_was_not_seen_yet_takes_both(
         self, access: Access, other_process: Access

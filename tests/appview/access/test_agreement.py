@@ -12,7 +12,7 @@ from appview.access.enforcer import Enforcer
 from appview.access.errors import InvalidPolicy
 from appview.access.policy import Policy
 from appview.access.rules import Permission
-from appview.access.subjects import Account, Action, Anonymous, Subject, Token
+from appview.access.subjects import Account, Action, Anonymous, Role, Subject, Token
 from appview.control import Rule
 from appview.memory.scope import Attribute, Exact, Pattern, Scope, Subtree
 from lexicons.spaces import SpaceUri
@@ -163,15 +163,46 @@ def test_writers_are_those_who_may_write_and_are_named(rules: list[Rule], space:
     assert policy.writers(space) == expected
 
 
-@settings(max_examples=100, deadline=None)
-@given(rules=rule_sets, more=rule_sets)
-def test_policy_from_a_known_one_is_the_policy_from_nothing(rules: list[Rule], more: list[Rule]) -> None:
+@settings(max_examples=150, deadline=None)
+@given(rules=rule_sets, more=rule_sets, keep=st.integers(0, 20))
+def test_policy_that_was_changed_is_the_policy_from_nothing(
+    rules: list[Rule], more: list[Rule], keep: int
+) -> None:
+    after = [*rules[:keep], *(rule for rule in more if rule not in rules[:keep])]
     try:
         known = Policy(rules)
-        fresh = Policy(more)
+        fresh = Policy(after)
     except InvalidPolicy:
         assume(False)
-    grown = Policy(more, known)
-    assert grown.statements == fresh.statements
+    before = (dict(known.statements), {s: known.scope(s, SPACES[0], "read") for s in SUBJECTS})
+    changed = known.changed([rule for rule in rules if rule not in rules[:keep]], after)
+    assert list(changed.statements) == list(fresh.statements)
     for subject in SUBJECTS:
-        assert grown.scope(subject, SPACES[0], "read") == fresh.scope(subject, SPACES[0], "read")
+        for space in SPACES:
+            assert changed.roles(subject, space) == fresh.roles(subject, space)
+            for action in get_args(Action):
+                assert changed.scope(subject, space, action) == fresh.scope(subject, space, action)
+    for space in SPACES:
+        assert changed.writers(space) == fresh.writers(space)
+        assert changed.holders(Role("member"), space) == fresh.holders(Role("member"), space)
+    # Who still asks the one before is not disturbed.
+    assert before == (known.statements, {s: known.scope(s, SPACES[0], "read") for s in SUBJECTS})
+
+
+@settings(max_examples=150, deadline=None)
+@given(rules=rule_sets, more=rule_sets)
+def test_a_change_is_refused_exactly_where_the_rules_after_it_would_be(
+    rules: list[Rule], more: list[Rule]
+) -> None:
+    try:
+        known = Policy(rules)
+    except InvalidPolicy:
+        assume(False)
+    outcomes = []
+    for attempt in (lambda: known.changed([], more), lambda: Policy([*rules, *more])):
+        try:
+            attempt()
+            outcomes.append("")
+        except InvalidPolicy as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]

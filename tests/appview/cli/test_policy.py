@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.memory.pool import SpacePool
+from appview.memory.scope import EVERYTHING
+from appview.memory.values import Put, RepoUpdate
+from appview.search.analysis import ANALYSIS
+from lexicons.configs import Config
+from lexicons.embeddings import Embedding
+from lexicons.hashing import embed, model_key
+from lexicons.memories import Memory
 from lexicons.spaces import SpaceUri
-from lexicons.syntax import Did
+from lexicons.syntax import Did, Tid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,13 +28,29 @@ ALICE, BOB = Did("did:plc:" + "a" * 24), Did("did:web:bob.example")
 SPACE = SpaceUri.public(ALICE)
 SECRET = "p, role:everyone, *, path:/secret/*, read, deny"
 READS = "p, role:everyone, *, path:/*, read, allow"
+DEFAULT = "p, role:member, *, path:/*, delete, allow"
 COMMA = 'p, token:ci, *, "tag:kind=a,b", write, allow'
+
+
+async def remember(data: Path, *tags: str) -> str:
+    """Index a memory of Bob's, with a protected tag on /a."""
+    config = Config.declare(model_key(8), created_at="2026-01-01T00:00:00Z")
+    memory = Memory("x", config.created_at, Embedding.of(config.model, embed("x", 8)), tags=tags)
+    with ThreadPoolExecutor(1) as executor:
+        pool = SpacePool(data / "spaces", executor, lambda: 1, analyser=ANALYSIS)
+        async with pool.use(SPACE) as store:
+            await store.configure(config)
+            await store.set_path_tag("/a", "kind", "path", protected=True)
+            await store.apply([RepoUpdate(BOB, str(Tid.from_micros(2)), (Put("x", "bafyx", memory),))])
+            (fact,) = await store.list(EVERYTHING, limit=2)
+        await pool.close()
+    return fact.uri
 
 
 @pytest.fixture
 def rules(engram: CommandLine) -> CommandLine:
-    """An appview with one rule more than the default."""
-    assert engram("policy", "add", SECRET).code == 0
+    """An appview with two rules more than the default."""
+    assert engram("policy", "add", READS, SECRET).code == 0
     return engram
 
 
@@ -68,7 +94,7 @@ class TestChanges:
         newest, oldest = rules("policy", "log", "--json").json["changes"]
         assert (newest["actor"], newest["action"]) == ("operator", "policy remove")
         assert (newest["removed"], newest["added"]) == ([SECRET], [])
-        assert (oldest["removed"], oldest["added"]) == ([], [SECRET])
+        assert (oldest["removed"], oldest["added"]) == ([], [READS, SECRET])
         assert newest["at"] >= oldest["at"] > "2026"
         assert len(rules("policy", "log", "--limit", "1", "--json").json["changes"]) == 1
 
@@ -78,13 +104,13 @@ class TestFiles:
         self, rules: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rules("policy", "add", COMMA)
-        rules("policy", "remove", READS)
+        rules("policy", "remove", DEFAULT)
         exported = rules("policy", "export").out
         (tmp_path / "rules.csv").write_text("# ours\n" + exported)
         monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "elsewhere"))
         answer = rules("policy", "import", "--replace", tmp_path / "rules.csv", "--json")
-        assert answer.json["removed"] == [READS]
-        assert set(answer.json["added"]) == {SECRET, COMMA}
+        assert answer.json["removed"] == [DEFAULT]
+        assert set(answer.json["added"]) == {READS, SECRET, COMMA}
         assert rules("policy", "import", "--replace", tmp_path / "rules.csv").out == "nothing changed\n"
         assert sorted(rules("policy", "export").out.splitlines()) == sorted(exported.splitlines())
 
@@ -150,14 +176,32 @@ class TestExplain:
     def test_shows_the_deciding_rules(self, rules: CommandLine) -> None:
         assert rules("policy", "explain", "anonymous", ALICE, "/x", "read").out == f"allowed by\n  {READS}\n"
         answer = rules("policy", "explain", BOB, SPACE, "/secret/x", "read", "--json")
-        assert answer.json == {"allowed": False, "rules": [SECRET]}
+        assert answer.json == {"allowed": False, "rules": [SECRET], "path": "/secret/x", "attributes": {}}
         assert "no rule allows it" in rules("policy", "explain", BOB, SPACE, "/x", "write").out
 
     def test_takes_attributes(self, rules: CommandLine) -> None:
         rules("policy", "add", COMMA)
         asked = ("policy", "explain", "token:ci", ALICE, "/x", "write", "--json")
         assert rules(*asked).json["allowed"] is False
-        assert rules(*asked, "--tag", "kind=a,b").json == {"allowed": True, "rules": [COMMA]}
+        answer = rules(*asked, "--tag", "kind=a,b").json
+        assert (answer["allowed"], answer["rules"]) == (True, [COMMA])
+
+    def test_takes_the_uri_of_a_memory(self, rules: CommandLine, tmp_path: Path) -> None:
+        uri = asyncio.run(remember(rules.data, "/a/b", "kind=own"))
+        rules("policy", "add", "p, anonymous, *, tag:kind=path, read, deny")
+        asked = ("policy", "explain", "anonymous", SPACE, uri, "read")
+        assert rules(*asked).out == (
+            f"at /a/b, kind=path, owner={BOB}\ndenied by\n  p, anonymous, *, tag:kind=path, read, deny\n"
+        )
+        assert rules(*asked, "--json").json["attributes"] == {"kind": "path", "owner": BOB}
+        assert rules(*asked, "--tag", "kind=x").code == 2
+
+    @pytest.mark.parametrize("uri", ["at://did:web:bob.example/garden.engram.memory/3m6f72q6k2322", "at://x"])
+    def test_a_memory_that_is_not_there_is_not_found(self, rules: CommandLine, uri: str) -> None:
+        for space in (SPACE, SpaceUri.public(BOB)):
+            answer = rules("policy", "explain", "anonymous", space, uri, "read")
+            assert answer.code in (2, 4)
+            assert answer.out == ""
 
     @pytest.mark.parametrize(
         "arguments",

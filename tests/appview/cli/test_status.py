@@ -84,7 +84,7 @@ def test_json_has_every_fact(running: CommandLine) -> None:
     ]
     assert document["bytes"]["spaces"] == 1_234
     assert document["bytes"]["control"] > 0
-    assert (document["rules"], document["policyVersion"]) == (10, 3)
+    assert (document["rules"], document["policyVersion"]) == (11, 3)
 
 
 def test_lines_are_readable_and_drive_no_terminal(running: CommandLine) -> None:

@@ -73,7 +73,7 @@ async def alice(devnet: Devnet, garden: Garden) -> PdsAccount:
     await garden.declare()
     await garden.remember(TEXT)
     only = Permission(Account(Did(account.did)), SPACE, Subtree("/"), "read", allow=True)
-    everyone = Permission(EVERYONE, None, Subtree("/"), "read", allow=True)
+    everyone = Permission(EVERYONE, SPACE, Subtree("/"), "read", allow=True)
     await garden.access.change([only], [everyone], actor="operator", action="test")
     return account
 

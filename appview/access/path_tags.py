@@ -1,0 +1,56 @@
+"""Tags of paths, changed by those who govern: in the space's file, and in the audit log as rules are.
+
+The audit log comes first: what is in a file is in the log, whatever happens in between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from appview.control import Rule
+from appview.memory import path_tags
+
+if TYPE_CHECKING:
+    from appview.access.access import Access
+    from appview.memory.store import SpaceStore
+    from appview.memory.tags import PathTag
+
+KIND: Final = "tag"  # of an entry in the audit log
+
+
+async def put_path_tag(access: Access, store: SpaceStore, path: str, tag: PathTag, actor: str) -> bool:
+    """Give an attribute to what is at and below a path; False where it was so already.
+
+    Raises `InvalidPathTag`.
+    """
+    path_tags.check(path, tag.key, tag.value)
+    before = await _find(store, path, tag.key)
+    if before == tag:
+        return False
+    gone = [] if before is None else [_entry(store, path, before)]
+    here = [_entry(store, path, tag)]
+    async with access.changing_path_tags(gone, here, actor=actor, action="path tag put"):
+        await store.set_path_tag(path, tag.key, tag.value, tag.protected)
+    return True
+
+
+async def remove_path_tag(access: Access, store: SpaceStore, path: str, key: str, actor: str) -> bool:
+    """Take an attribute from a path; False where it had none."""
+    before = await _find(store, path, key)
+    if before is None:
+        return False
+    gone = [_entry(store, path, before)]
+    async with access.changing_path_tags(gone, [], actor=actor, action="path tag removed"):
+        return await store.remove_path_tag(path, key)
+
+
+async def _find(store: SpaceStore, path: str, key: str) -> PathTag | None:
+    for at, tag in await store.path_tags():
+        if at == path and tag.key == key:
+            return tag
+    return None
+
+
+def _entry(store: SpaceStore, path: str, tag: PathTag) -> Rule:
+    protected = "protected" if tag.protected else "plain"
+    return Rule(KIND, (str(store.space), path, f"{tag.key}={tag.value}", protected))

@@ -174,7 +174,7 @@ class Backfill:
         memories = [_change(record) for record in repo.records if record.collection == MEMORY]
         tree = cid_text(repo.data)
         while True:
-            scopes = pipeline.roster.of(did)
+            scopes, marks = pipeline.roster.of(did), pipeline.marks
             updates = await asyncio.to_thread(route_repo, did, repo.rev, tree, memories, scopes)
             async with pipeline.lock:
                 if pipeline.roster.of(did) != scopes:
@@ -186,17 +186,24 @@ class Backfill:
             break
         await self._committer.flush()
         async with pipeline.lock:
-            await self._committer.insist(lambda: self._settle(did, filled))
+            await self._committer.insist(lambda: self._settle(did, filled, marks))
         self.outcomes["fetched"] += 1
         log.info("repo fetched", did=did, rev=repo.rev, memories=len(memories), spaces=len(filled))
 
-    async def _settle(self, did: Did, filled: frozenset[SpaceUri]) -> None:
+    async def _settle(
+        self, did: Did, filled: frozenset[SpaceUri], marks: Mapping[tuple[SpaceUri, Did], str]
+    ) -> None:
         """Note what is on disk now."""
         pipeline = self._pipeline
         for space in filled:
-            if space in pipeline.roster.of(did) and space not in pipeline.pending.spaces(did):
-                await self._control.put_membership(space, did, "synced")
-            pipeline.settling.discard((space, did))
+            pair = (space, did)
+            pipeline.settling.discard(pair)
+            if space not in pipeline.roster.of(did) or space in pipeline.pending.spaces(did):
+                continue
+            if marks.get(pair) == pipeline.marks.get(pair):
+                await self._control.put_membership(space, did, "synced", marks.get(pair))
+            else:  # what the author may write has changed since the repo was routed
+                await self._reconciler.fill(space, did, known_pair=True)
         state = pipeline.engine.state(did)
         if state is not None and state.sync == "synchronized" and not pipeline.pending.spaces(did):
             self._due.pop(did, None)

@@ -81,6 +81,7 @@ class Pipeline:
     ) -> None:
         self.engine = engine
         self.roster = Roster()
+        self.marks: dict[tuple[SpaceUri, Did], str] = {}  # of the roster's pairs: what decides which records
         self.rows: dict[Did, RepoRow] = {}  # as last noted
         self.pending = Pending()
         self.settling: set[tuple[SpaceUri, Did]] = set()  # filled, but not on disk yet

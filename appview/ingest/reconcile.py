@@ -1,10 +1,11 @@
 """What is followed against what should be: spaces and rules on one side, repos and what was filled on the
 other.
 
-Run at the start, when a space has come, and when another process (the command line) has changed control.db.
-A pair (space, author) that has come is filled from the author's whole repo; from one that is gone, all that
-the author had there is removed. A space that the operator has hidden keeps its file, for the day it is
-admitted again.
+Run at the start, when a space has come, when the rules have changed, and when another process (the command
+line) has changed control.db. A pair (space, author) that has come is filled from the author's whole repo;
+from one that is gone, all that the author had there is removed. Where an author may write less than before,
+what is outside leaves at once; where it may write more, the pair is filled again. A space that the operator
+has hidden keeps its file, for the day it is admitted again.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import structlog
 from appview.access.subjects import Account
 from appview.control import RepoRow
 from appview.errors import AppviewError
-from appview.ingest.roster import build
+from appview.ingest.roster import build, mark
+from appview.ingest.route import reads_attributes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appview.access.access import Access
     from appview.clock import Clock
     from appview.control import Control
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from appview.ingest.declarations import Declarations
     from appview.ingest.pipeline import Pipeline
     from appview.memory.pool import SpacePool
+    from appview.memory.scope import Scope
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
@@ -59,12 +64,12 @@ class Reconciler:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look for changes by other processes, until cancelled."""
-        seen = await self._control.data_version()
+        """Look for changes, until cancelled."""
+        seen = await self._version()
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                version = await self._control.data_version()
+                version = await self._version()
                 if version != seen:
                     async with self._pipeline.lock:
                         await self.reconcile()
@@ -72,6 +77,10 @@ class Reconciler:
             except AppviewError as error:
                 log.error("cannot follow control.db, trying again", error=str(error), hint=error.hint)
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _version(self) -> tuple[int, int]:
+        """Read what changes when other processes change control.db, and when this one changes the rules."""
+        return await self._control.data_version(), self._access.version
 
     async def reconcile(self) -> None:
         """Follow whom spaces and rules name, and no one else. The pipeline's lock is held."""
@@ -82,7 +91,9 @@ class Reconciler:
         _, rules = await self._control.rules()
         rows = {row.did: row for row in await self._control.repos()}
         filled = await self._control.memberships()
+        filled_by = await self._control.marks()
         known = [space.uri for space in spaces]
+        before = pipeline.roster
         pipeline.roster = build(
             known,
             rules,
@@ -90,6 +101,11 @@ class Reconciler:
             lambda did, space: self._access.scope(Account(did), space, "write"),
         )
         wanted = pipeline.roster.pairs
+        pipeline.marks = {
+            (space, did): mark(scope, await self._path_tags(space, scope))
+            for did, scopes in pipeline.roster.scopes.items()
+            for space, scope in scopes.items()
+        }
         for did in pipeline.roster.followed - pipeline.rows.keys():
             await pipeline.follow(rows.get(did) or RepoRow(did, self._clock()))
         for did, row in rows.items():
@@ -98,13 +114,19 @@ class Reconciler:
             elif row.sync_state == "pending" and pipeline.rows[did].sync_state == "synchronized":
                 await pipeline.carry_out(pipeline.engine.desynchronize(did))  # the command line asks for it
         for space, did in wanted:
-            if filled.get((space, did)) != "synced":
-                await self._fill(space, did, known_pair=(space, did) in filled)
+            pair = (space, did)
+            if filled.get(pair) == "synced" and filled_by[pair] == pipeline.marks[pair]:
+                continue
+            scope = pipeline.roster.of(did)[space]
+            if filled.get(pair) == "synced" or (pair in filled and before.of(did).get(space) != scope):
+                await self._withdraw(space, did, scope)
+            await self.fill(space, did, known_pair=pair in filled)
         for space, did in filled.keys() - wanted:
             if space in known:
                 await self._empty(space, did)
 
-    async def _fill(self, space: SpaceUri, did: Did, *, known_pair: bool) -> None:
+    async def fill(self, space: SpaceUri, did: Did, *, known_pair: bool) -> None:
+        """Hold a space back from an author's commits until it has the author's repo. The lock is held."""
         if not known_pair:
             await self._control.put_membership(space, did, "pending")
         if (space, did) in self._pipeline.settling:
@@ -112,6 +134,24 @@ class Reconciler:
         state = self._pipeline.engine.state(did)
         self._pipeline.pending.begin(did, space, state.rev if state is not None else None)
         self._pipeline.wanted(did)
+
+    async def _withdraw(self, space: SpaceUri, did: Did, scope: Scope) -> None:
+        """Take out at once what an author may not write any more."""
+
+        async def work() -> None:
+            async with self._pool.use(space) as store:
+                gone = await store.withdraw(did, scope)
+            await self._control.put_membership(space, did, "pending")
+            log.info("rights of an author change", space=space, author=did, withdrawn=gone)
+
+        await self._committer.insist(work)
+
+    async def _path_tags(self, space: SpaceUri, scope: Scope) -> Sequence[object]:
+        """Read what besides rules decides whether a scope has a record."""
+        if not reads_attributes(scope) or not self._pool.exists(space):
+            return ()
+        async with self._pool.use(space) as store:
+            return await store.path_tags()
 
     async def _empty(self, space: SpaceUri, did: Did) -> None:
         log.info("author leaves space", space=space, author=did)

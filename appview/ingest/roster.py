@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lexicons.spaces import SpaceUri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from appview.control import Rule
     from appview.memory.scope import Scope
     from lexicons.syntax import Did
+
+
+MARK_DIGITS: Final = 32  # hexadecimal: 128 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,12 @@ class Roster:
     def pairs(self) -> frozenset[tuple[SpaceUri, Did]]:
         """Every (space, author) for which the author's repo feeds the space."""
         return frozenset((space, did) for did, scopes in self.scopes.items() for space in scopes)
+
+
+def mark(scope: Scope, path_tags: Sequence[object]) -> str:
+    """Digest what decides which of an author's records a space holds."""
+    patterns = [sorted(map(repr, side)) for side in (scope.allow, scope.deny)]
+    return hashlib.sha256(repr((patterns, list(path_tags))).encode()).hexdigest()[:MARK_DIGITS]
 
 
 _NOWHERE: Mapping[SpaceUri, Any] = {}

@@ -1,6 +1,7 @@
 """What a proven change of a repo means for the spaces: pure, from records to updates.
 
-A memory goes to every known space where its author may write at its path and with its attributes; a tag
+A memory goes to every known space where its author may write at its path and with its attributes (where rules
+speak of attributes the space's file has the last word, because it knows what its paths say); a tag
 `space=<did>` narrows that to the public space of that account. A record that cannot be indexed is refused in
 the spaces it would have gone to, so that each can say so. A record that moved away from a space is deleted
 there. A config record speaks for its own author's space only.
@@ -11,13 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from appview.memory.scope import Attribute
+from appview.memory.tags import OWNER
 from appview.memory.values import Delete, Put, Refuse, RepoUpdate
 from lexicons import data
 from lexicons.catalog import garden
 from lexicons.configs import Config
 from lexicons.errors import ContractError
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
-from lexicons.memories import RESERVED_ATTRIBUTES, SPACE_ATTRIBUTE, Memory, Topics, read_tags
+from lexicons.memories import (
+    MAX_TAG_BYTES,
+    MAX_TAGS,
+    RESERVED_ATTRIBUTES,
+    SPACE_ATTRIBUTE,
+    Memory,
+    Topics,
+    read_tags,
+)
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 
@@ -61,21 +72,20 @@ class Judged:
     topics: Topics | None
 
 
-_NO_TOPICS: Final = Topics("/", {}, ())
-
-
 def judge_memory(rkey: str, cid: str, block: bytes) -> Judged:
     """Decode and check a memory record; what is wrong with it becomes a `Refuse`."""
     topics: Topics | None = None
+    tags: tuple[str, ...] | None = None
     try:
         value = data.decode_record(block)
-        topics = _topics_of(value)
+        tags = _tags_of(value)
+        topics = None if tags is None else read_tags(tags)
         garden().validate_record(MEMORY, value, rkey)
         memory = Memory.from_record(value)
     except ContractError as error:
-        return Judged(Refuse(rkey, cid, "record", str(error)[:MAX_DETAIL]), topics)
+        return Judged(Refuse(rkey, cid, "record", str(error)[:MAX_DETAIL], _kept(tags)), topics)
     if not memory.text.strip():
-        return Judged(Refuse(rkey, cid, "blank", "the text is blank"), topics)
+        return Judged(Refuse(rkey, cid, "blank", "the text is blank", memory.tags), topics)
     return Judged(Put(rkey, cid, memory), topics)
 
 
@@ -108,7 +118,14 @@ def targets(author: Did, topics: Topics | None, scopes: Mapping[SpaceUri, Scope]
         space
         for space in candidates
         if (scope := scopes.get(space)) is not None
-        and (scope.is_everything or scope.covers(topics.path, attributes))
+        and (scope.is_everything or scope.covers(topics.path, attributes) or reads_attributes(scope))
+    )
+
+
+def reads_attributes(scope: Scope) -> bool:
+    """Tell whether more than a record's path and author decides whether it is inside."""
+    return any(
+        isinstance(pattern, Attribute) and pattern.key != OWNER for pattern in scope.allow | scope.deny
     )
 
 
@@ -138,7 +155,10 @@ def route_commit(
                 changes.setdefault(space, []).append(judged.change)
             elif record.existed:
                 changes.setdefault(space, []).append(Delete(record.rkey))
-    return {space: RepoUpdate(author, rev, tuple(made), tree) for space, made in changes.items()}
+    return {
+        space: RepoUpdate(author, rev, tuple(made), tree, scope=scopes[space])
+        for space, made in changes.items()
+    }
 
 
 def route_repo(
@@ -157,7 +177,8 @@ def route_repo(
         for space in targets(author, judged.topics, scopes):
             changes[space].append(judged.change)
     return {
-        space: RepoUpdate(author, rev, tuple(made), tree, complete=True) for space, made in changes.items()
+        space: RepoUpdate(author, rev, tuple(made), tree, complete=True, scope=scopes[space])
+        for space, made in changes.items()
     }
 
 
@@ -171,14 +192,21 @@ def refusals(updates: Iterable[RepoUpdate]) -> Sequence[tuple[Literal["record", 
     return list(found.values())
 
 
-def _topics_of(value: Mapping[str, Any]) -> Topics | None:
+def _tags_of(value: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Read the tags of a record that may be wrong in any way; None where they make no sense."""
     tags = value.get("tags")
     if tags is None:
-        return _NO_TOPICS
+        return ()
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return None
-    return read_tags(tags)
+    return tuple(tags)
+
+
+def _kept(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Give the tags of a refused record where they are no more than a good one has."""
+    if tags is None or len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_BYTES for tag in tags):
+        return None
+    return tags
 
 
 def _attributes(author: Did, topics: Topics) -> dict[str, str]:

@@ -172,8 +172,15 @@ def test_paths_and_attributes_decide_what_may_be_written() -> None:
 def test_the_author_is_the_owner_whatever_the_record_claims() -> None:
     own = Scope(allow=frozenset({Attribute("owner", str(ALICE))}))
     assert targets(ALICE, read_tags((f"owner={BOB}",)), {GARDEN: own}) == {GARDEN}
-    others = Scope(allow=frozenset({Attribute("owner", str(BOB)), Attribute("trust", "high")}))
-    assert targets(ALICE, read_tags((f"owner={BOB}", "trust=high")), {GARDEN: others}) == frozenset()
+    others = Scope(allow=frozenset({Attribute("owner", str(BOB))}))
+    assert targets(ALICE, read_tags((f"owner={BOB}",)), {GARDEN: others}) == frozenset()
+
+
+def test_where_rules_speak_of_attributes_the_space_decides() -> None:
+    trusted = Scope(allow=frozenset({Attribute("trust", "high")}))
+    assert targets(ALICE, read_tags(("/a",)), {GARDEN: trusted}) == {GARDEN}
+    (update,) = route_commit(ALICE, "3l", None, [change(record(tags=("/a",)))], {GARDEN: trusted}).values()
+    assert update.scope == trusted
 
 
 def test_an_update_that_leaves_a_space_is_a_delete_there() -> None:

@@ -20,5 +20,10 @@ DESCRIBE_SERVICE: Final = Nsid("garden.engram.describeService")
 LIST_SPACES: Final = Nsid("garden.engram.listSpaces")
 LIST_PATHS: Final = Nsid("garden.engram.listPaths")
 GET_PATH: Final = Nsid("garden.engram.getPath")
+PUT_MEMBER: Final = Nsid("garden.engram.putMember")
+REMOVE_MEMBER: Final = Nsid("garden.engram.removeMember")
+LIST_MEMBERS: Final = Nsid("garden.engram.listMembers")
+PUT_PATH_TAG: Final = Nsid("garden.engram.putPathTag")
+REMOVE_PATH_TAG: Final = Nsid("garden.engram.removePathTag")
 
 CONFIG_RKEY: Final = "self"

@@ -92,7 +92,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, parsed: who asks for what. `parameters` satisfy the method's lexicon; `desk` counts it."""
+    """One request, parsed: who asks for what. `parameters`, or a procedure's input, satisfy the
+    method's lexicon; `desk` counts it."""
 
     context: Context
     method: Nsid

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from appview.access.subjects import Anonymous
 from appview.xrpc import callers
+from appview.xrpc.bodies import check_size, read_input
 from appview.xrpc.context import Call
 from appview.xrpc.errors import (
     AuthenticationRequired,
     InvalidRequest,
     MethodNotImplemented,
     NotEnoughResources,
-    PayloadTooLarge,
 )
 from appview.xrpc.handlers import HANDLERS, OPEN
 from appview.xrpc.limits import desk_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lexicons.syntax import Nsid
 
 VERBS: Final = {"query": ("GET", "HEAD"), "procedure": ("POST",)}  # XRPC spec, HTTP requests
-MAX_BODY_BYTES: Final = 1_000_000  # ours: a record's limit; no method takes more
 
 
 class Routes:
@@ -56,12 +55,16 @@ class Routes:
             raise MethodNotImplemented(f"no such method: {name[:80]}")
         nsid, verbs, handler = method
         check_verb(request, verbs)
-        check_body(request)
+        check_size(request)
         desk = desk_of(request)
         subject = Anonymous() if nsid in OPEN else await self._caller(request, nsid, desk)
-        parameters = read_parameters(self._catalog, nsid, request.raw_path)
+        if verbs == VERBS["procedure"]:
+            parameters = await read_input(self._catalog, nsid, request)
+        else:
+            parameters = read_parameters(self._catalog, nsid, request.raw_path)
         call = Call(self._context, nsid, subject, parameters, desk)
         async with self._admission.admit():
+            await self._context.access.refresh()
             body = await handler(call)
         return answer(body)
 
@@ -79,11 +82,3 @@ def check_verb(request: web.BaseRequest, verbs: tuple[str, ...]) -> None:
     """Refuse a known address called the wrong way; raise `InvalidRequest`."""
     if request.method not in verbs:
         raise InvalidRequest(f"{request.method[:16]} is the wrong verb here", hint=f"use {verbs[0]}")
-
-
-def check_body(request: web.BaseRequest) -> None:
-    """Refuse a body whose size is told and over the limit, before any of it is read; raise
-    `PayloadTooLarge`."""
-    size = request.content_length or 0
-    if size > MAX_BODY_BYTES:
-        raise PayloadTooLarge(f"a body of {size} bytes, at most {MAX_BODY_BYTES}")

@@ -291,10 +291,14 @@ def test_a_space_is_named_by_a_uri_of_any_form(space: str) -> None:
 
 @pytest.mark.parametrize("method", garden().methods(), ids=lambda method: method.nsid)
 def test_every_method_declares_its_answer_and_its_errors(method: Any) -> None:
-    assert method.kind == "query"
     assert method.description
     assert method.output_encoding == "application/json"
     assert "RateLimitExceeded" in method.errors
+    if method.kind == "procedure":
+        assert method.input_encoding == "application/json"
+        assert {"UnknownSpace", "InvalidRequest", "Forbidden", "AuthenticationRequired"} <= set(method.errors)
+        with pytest.raises(InvalidRecord, match="space: is required"):
+            garden().validate_input(method.nsid, {"did": "did:plc:abc"})
     if "space" in method.parameters:
         assert {"UnknownSpace", "InvalidRequest", "Forbidden", "AuthenticationRequired"} <= set(method.errors)
         with pytest.raises(InvalidRecord, match="space: is required"):
@@ -349,6 +353,11 @@ ANSWERS: dict[Nsid, dict[str, Any]] = {
         "paths": [{"path": "/soil", "segment": "soil", "memories": 1, "children": 0, "descendants": 1}],
     },
     ids.GET_PATH: {"path": "/soil", "memories": [VIEW]},
+    ids.LIST_MEMBERS: {"members": [{"did": "did:plc:abc"}], "cursor": "x"},
+    ids.PUT_MEMBER: {"changed": True},
+    ids.REMOVE_MEMBER: {"changed": False},
+    ids.PUT_PATH_TAG: {"changed": True},
+    ids.REMOVE_PATH_TAG: {"changed": True},
 }
 
 

@@ -9,9 +9,14 @@ from appview.xrpc.handlers import (
     get_memory,
     get_path,
     get_space_status,
+    list_members,
     list_memories,
     list_paths,
     list_spaces,
+    put_member,
+    put_path_tag,
+    remove_member,
+    remove_path_tag,
     search_memories,
 )
 from lexicons import ids
@@ -29,9 +34,14 @@ HANDLERS: Final[Mapping[Nsid, Handler]] = {
     ids.GET_MEMORY: get_memory.handle,
     ids.GET_PATH: get_path.handle,
     ids.GET_SPACE_STATUS: get_space_status.handle,
+    ids.LIST_MEMBERS: list_members.handle,
     ids.LIST_MEMORIES: list_memories.handle,
     ids.LIST_PATHS: list_paths.handle,
     ids.LIST_SPACES: list_spaces.handle,
+    ids.PUT_MEMBER: put_member.handle,
+    ids.PUT_PATH_TAG: put_path_tag.handle,
+    ids.REMOVE_MEMBER: remove_member.handle,
+    ids.REMOVE_PATH_TAG: remove_path_tag.handle,
     ids.SEARCH_MEMORIES: search_memories.handle,
 }
 # Methods that anybody may call, whatever credential comes along.

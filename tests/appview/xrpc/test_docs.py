@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appview.xrpc import admission, parameters, routing, server
+from appview.xrpc import admission, bodies, parameters, server
 from appview.xrpc.errors import ERRORS
 from lexicons.catalog import Method, garden
 
@@ -47,6 +47,8 @@ def test_the_overview_names_every_method_and_no_other() -> None:
 def test_every_parameter_output_and_error_of_a_method_is_there(method: Method) -> None:
     text = section(method.nsid)
     assert sorted(rows(text, "parameter")) == sorted(method.parameters)
+    taken = definition(method.nsid, "main").get("input", {}).get("schema", {}).get("properties", {})
+    assert sorted(rows(text, "input")) == sorted(taken)
     declared = definition(method.nsid, "main")["output"]["schema"]["properties"]
     assert sorted(rows(text, "output")) == sorted(declared)
     errors = re.search(r"^Errors: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
@@ -83,7 +85,7 @@ def test_the_fields_of_a_memory_view_are_there() -> None:
         f"{server.MAX_REQUEST_LINE_BYTES:,} bytes",
         f"{server.MAX_HEADER_BYTES:,} bytes",
         f"| parameters | {parameters.MAX_PAIRS},",
-        f"{routing.MAX_BODY_BYTES:,} bytes",
+        f"{bodies.MAX_BODY_BYTES:,} bytes",
         f"| time for one answer | {admission.DEADLINE_SECONDS:g} s",
         f"{admission.MAX_RUNNING} running, {admission.MAX_WAITING} waiting",
         f"between two requests | {server.KEEPALIVE_SECONDS:g} s",

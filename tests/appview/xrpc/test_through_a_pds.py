@@ -22,6 +22,7 @@ from appview.xrpc.app import make_app
 from appview.xrpc.context import Context
 from appview.xrpc.server import listening
 from lexicons import ids
+from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 from tests.appview.xrpc.garden import SPACE, Client
 
@@ -118,6 +119,39 @@ async def test_a_pds_asks_for_its_account(
     assert (status, body["error"]) == (400, "UnknownSpace")  # the PDS passes errors on
     anonymous = await client.ask(LISTING, space=SPACE)
     assert (anonymous.error, anonymous.body["message"]) == ("UnknownSpace", body["message"])
+
+
+async def test_an_authority_governs_its_space_through_its_own_pds(
+    client: Client, settings: Settings, devnet: Devnet, garden: Garden
+) -> None:
+    authority, stranger = await devnet.acreate_account(), await devnet.acreate_account()
+    space = SpaceUri.public(Did(authority.did))
+    await garden.declare(space)
+
+    async def call(account: PdsAccount, method: Nsid, **given: Any) -> tuple[int, Any]:
+        headers = {
+            "Authorization": f"Bearer {account.access_jwt}",
+            "atproto-proxy": f"{settings.service_did}#engram_appview",
+        }
+        url, body = f"{account.pds}/xrpc/{method}", {"space": space, **given}
+        sent = (
+            client.session.get(url, params=body, headers=headers)
+            if method == ids.LIST_MEMBERS
+            else client.session.post(url, json=body, headers=headers)
+        )
+        async with sent as response:
+            return response.status, await response.json()
+
+    member = stranger.did
+    assert await call(authority, ids.PUT_MEMBER, did=member) == (200, {"changed": True})
+    assert await call(authority, ids.LIST_MEMBERS) == (200, {"members": [{"did": member}]})
+    tag = {"path": "/a", "key": "level", "value": "top", "protected": True}
+    assert await call(authority, ids.PUT_PATH_TAG, **tag) == (200, {"changed": True})
+    status, body = await call(stranger, ids.REMOVE_MEMBER, did=member)
+    assert (status, body["error"]) == (403, "Forbidden")
+    assert await call(authority, ids.REMOVE_MEMBER, did=member) == (200, {"changed": True})
+    newest, *_ = await garden.control.audit(1)
+    assert (newest.actor, newest.action) == (authority.did, "member remove")
 
 
 async def test_a_token_from_the_pds_is_good_once_for_one_method_here(

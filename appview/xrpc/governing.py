@@ -1,0 +1,86 @@
+"""Governing a space from outside: who may, and what the calls that change it share.
+
+Only a known caller governs. To one who may neither read nor govern a space it is not there; to one who may
+read it, the refusal is `Forbidden`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appview.access.errors import InvalidRule
+from appview.access.rules import parse_object, parse_path
+from appview.access.subjects import Anonymous
+from appview.memory.scope import Exact, Subtree
+from appview.xrpc.errors import AuthenticationRequired, Forbidden, InvalidRequest, UnknownSpace
+from appview.xrpc.spaces import is_declared
+
+if TYPE_CHECKING:
+    from appview.memory.scope import Scope
+    from appview.xrpc.context import Call
+    from lexicons.spaces import SpaceUri
+
+
+async def governed(call: Call) -> SpaceUri:
+    """Name the call's space where the caller governs all of it.
+
+    Raises `AuthenticationRequired`, `UnknownSpace`, `Forbidden`, `RateLimitExceeded`.
+    """
+    space, scope = await _found(call)
+    if not scope.is_everything:
+        raise Forbidden("you do not govern this space")
+    return space
+
+
+async def governed_below(call: Call, path: str) -> SpaceUri:
+    """Name the call's space where the caller governs all at and below `path`; raises as `governed`."""
+    space, scope = await _found(call)
+    if not holds_subtree(scope, path):
+        raise Forbidden("you do not govern this path")
+    return space
+
+
+def holds_subtree(scope: Scope, path: str) -> bool:
+    """Tell whether a scope has everything at and below a path, whatever its attributes."""
+    if not any(isinstance(pattern, Subtree) and pattern.covers(path, {}) for pattern in scope.allow):
+        return False
+    below = Subtree(path)
+    for pattern in scope.deny:
+        match pattern:
+            case Exact(denied) if not below.covers(denied, {}):
+                continue
+            case Subtree(denied) if not (below.covers(denied, {}) or pattern.covers(path, {})):
+                continue
+        return False
+    return True
+
+
+def path_of(call: Call) -> str:
+    """Read the path that a call gives a tag to, in the one form that rules know; raise `InvalidRequest`."""
+    try:
+        return parse_path(call.parameters["path"])
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def check_tag(key: str, value: str) -> None:
+    """Refuse an attribute that no rule could name; raise `InvalidRequest`."""
+    try:
+        parse_object(f"tag:{key}={value}")
+    except (ValueError, InvalidRule) as error:
+        raise InvalidRequest(str(error)) from None
+
+
+async def _found(call: Call) -> tuple[SpaceUri, Scope]:
+    if isinstance(call.subject, Anonymous):
+        raise AuthenticationRequired("only a known caller governs a space")
+    access, space = call.context.access, call.space
+    scope = access.scope(call.subject, space, "admin")
+    row = await call.context.control.space(space)
+    hidden = scope.is_nothing and access.scope(call.subject, space, "read").is_nothing
+    if row is None or not is_declared(row) or hidden:
+        raise UnknownSpace
+    if scope.is_nothing:
+        raise Forbidden("you do not govern this space")
+    call.desk.count_space(space)
+    return space, scope

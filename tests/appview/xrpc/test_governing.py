@@ -1,0 +1,325 @@
+"""Governing a space from outside: who may, what it does on the next request, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from appview.access.rules import Grant, Permission
+from appview.access.subjects import AUTHORITY as AUTHORITY_ROLE
+from appview.access.subjects import EVERYONE, OPERATOR, Token
+from appview.access.tokens import make_token
+from appview.control import Rule
+from appview.memory.scope import Attribute, Exact, Scope, Subtree
+from appview.xrpc.bodies import MAX_BODY_BYTES
+from appview.xrpc.governing import holds_subtree
+from appview.xrpc.handlers import put_member
+from lexicons import ids
+from lexicons.catalog import garden as lexicons
+from lexicons.spaces import SpaceUri
+from lexicons.syntax import Did
+from tests.appview.xrpc.garden import ALICE, BOB, SPACE, START, Answer, Client
+
+if TYPE_CHECKING:
+    from appview.memory.scope import Pattern
+    from appview.xrpc.context import Context
+    from tests.appview.xrpc.garden import Garden
+
+PROCEDURES = {
+    ids.PUT_MEMBER: {"did": BOB},
+    ids.REMOVE_MEMBER: {"did": BOB},
+    ids.PUT_PATH_TAG: {"path": "/a", "key": "level", "value": "top"},
+    ids.REMOVE_PATH_TAG: {"path": "/a", "key": "level"},
+}
+GOVERNING = [*PROCEDURES, ids.LIST_MEMBERS]
+NOWHERE = SpaceUri.public(Did("did:web:nowhere.example"))
+
+
+class Caller:
+    """Calls as the holder of a token."""
+
+    def __init__(self, client: Client, secret: str) -> None:
+        self._client = client
+        self.headers = {"Authorization": f"Bearer {secret}"}
+
+    async def call(self, method: str, **given: Any) -> Answer:
+        if lexicons().method(method).kind == "procedure":
+            return await self._client.send("POST", f"/xrpc/{method}", json=given, headers=self.headers)
+        params = {name: str(value) for name, value in given.items()}
+        return await self._client.send("GET", f"/xrpc/{method}", params=params, headers=self.headers)
+
+
+@pytest.fixture
+async def caller(client: Client, context: Context, garden: Garden) -> Caller:
+    """A known caller without any right but that of everyone, in a space with one memory."""
+    await garden.declare()
+    await garden.remember("hidden soon", tags=["/a/b"])
+    secret, row = make_token(Token("ci"), START, None, lambda size: bytes(range(size)))
+    await context.control.tokens.add(row, actor="operator")
+    return Caller(client, secret)
+
+
+@pytest.fixture
+async def operator(caller: Caller, garden: Garden) -> Caller:
+    await garden.access.change([Grant(Token("ci"), OPERATOR, None)], actor="operator", action="test")
+    return caller
+
+
+def test_every_method_that_governs_is_tried_here() -> None:
+    procedures = {method.nsid for method in lexicons().methods() if method.kind == "procedure"}
+    assert procedures == PROCEDURES.keys()
+
+
+@pytest.mark.parametrize("method", GOVERNING)
+async def test_only_those_who_govern_may(client: Client, caller: Caller, garden: Garden, method: str) -> None:
+    given = {"space": SPACE, **PROCEDURES.get(method, {})}
+    before = await garden.control.rules()
+    verb = "POST" if method in PROCEDURES else "GET"
+    anonymous = await client.send(verb, f"/xrpc/{method}", **{"json" if verb == "POST" else "params": given})
+    assert (anonymous.status, anonymous.error) == (401, "AuthenticationRequired")
+    known = await caller.call(method, **given)
+    assert (known.status, known.error) == (403, "Forbidden")
+    assert await garden.control.rules() == before
+    for role in (OPERATOR, AUTHORITY_ROLE):
+        grant = Grant(Token("ci"), role, SPACE)
+        await garden.access.change([grant], actor="operator", action="test")
+        assert (await caller.call(method, **given)).status == 200
+        await garden.access.change(remove=[grant], actor="operator", action="test")
+        assert (await caller.call(method, **given)).status == 403
+
+
+@pytest.mark.parametrize("method", GOVERNING)
+async def test_a_hidden_space_and_an_absent_one_look_the_same(
+    caller: Caller, garden: Garden, method: str
+) -> None:
+    everyone = Permission(EVERYONE, SPACE, Subtree("/"), "read")
+    await garden.access.change(remove=[everyone], actor="operator", action="test")
+    hidden = await caller.call(method, space=SPACE, **PROCEDURES.get(method, {}))
+    absent = await caller.call(method, space=NOWHERE, **PROCEDURES.get(method, {}))
+    assert (hidden.status, hidden.error) == (400, "UnknownSpace")
+    assert (absent.status, absent.raw) == (hidden.status, hidden.raw)
+    assert not garden.pool.exists(NOWHERE)
+
+
+async def test_members_come_and_go_and_are_listed(operator: Caller, garden: Garden) -> None:
+    assert (await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)).body == {"changed": True}
+    assert (await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)).body == {"changed": False}
+    assert garden.access.writers(SPACE) == {SPACE.authority, BOB}
+    await operator.call(ids.PUT_MEMBER, space=SPACE, did=ALICE)
+    whole = await operator.call(ids.LIST_MEMBERS, space=SPACE)
+    assert whole.body == {"members": [{"did": did} for did in sorted([ALICE, BOB])]}
+    first = (await operator.call(ids.LIST_MEMBERS, space=SPACE, limit=1)).body
+    second = (await operator.call(ids.LIST_MEMBERS, space=SPACE, limit=1, cursor=first["cursor"])).body
+    assert first["members"] + second["members"] == whole.body["members"]
+    assert "cursor" not in second
+    assert (await operator.call(ids.REMOVE_MEMBER, space=SPACE, did=BOB)).body == {"changed": True}
+    assert (await operator.call(ids.REMOVE_MEMBER, space=SPACE, did=BOB)).body == {"changed": False}
+    assert garden.access.members(SPACE) == [ALICE]
+    newest, *_ = await garden.control.audit(10)
+    assert (newest.actor, newest.action) == ("token:ci", "member remove")
+    assert newest.before == (Rule("g", (BOB, "role:member", SPACE)),)
+
+
+async def test_a_space_has_so_many_members_and_no_more(
+    operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(put_member, "MAX_MEMBERS", 1)
+    assert (await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)).status == 200
+    assert (await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)).body == {"changed": False}
+    answer = await operator.call(ids.PUT_MEMBER, space=SPACE, did=ALICE)
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+
+
+async def test_a_tag_of_a_path_decides_on_the_next_request(
+    operator: Caller, client: Client, garden: Garden
+) -> None:
+    await garden.hide(Permission(EVERYONE, SPACE, Attribute("level", "top"), "read", allow=False))
+    tag = {"space": SPACE, "path": "/a", "key": "level"}
+
+    async def seen() -> list[str]:
+        return (await client.ask(ids.LIST_MEMORIES, space=SPACE)).texts
+
+    assert await seen() == ["hidden soon"]
+    assert (await operator.call(ids.PUT_PATH_TAG, **tag, value="top")).body == {"changed": True}
+    assert await seen() == []
+    assert (await operator.call(ids.PUT_PATH_TAG, **tag, value="top")).body == {"changed": False}
+    # The record may say otherwise, unless the path protects the key.
+    await garden.remember("says otherwise", tags=["/a", "level=low"])
+    assert await seen() == ["says otherwise"]
+    protected = {**tag, "value": "top", "protected": True}
+    assert (await operator.call(ids.PUT_PATH_TAG, **protected)).body == {"changed": True}
+    assert await seen() == []
+    assert (await operator.call(ids.REMOVE_PATH_TAG, **tag)).body == {"changed": True}
+    assert (await operator.call(ids.REMOVE_PATH_TAG, **tag)).body == {"changed": False}
+    assert sorted(await seen()) == ["hidden soon", "says otherwise"]
+    changes = [row for row in await garden.control.audit(10) if "path tag" in row.action]
+    entries = [(row.actor, row.action, row.before, row.after) for row in changes]
+    plain = Rule("tag", (SPACE, "/a", "level=top", "plain"))
+    hard = Rule("tag", (SPACE, "/a", "level=top", "protected"))
+    assert entries == [
+        ("token:ci", "path tag removed", (hard,), ()),
+        ("token:ci", "path tag put", (plain,), (hard,)),
+        ("token:ci", "path tag put", (), (plain,)),
+    ]
+
+
+async def test_who_governs_a_path_governs_what_is_below_and_nothing_else(
+    caller: Caller, garden: Garden
+) -> None:
+    await garden.hide(Permission(Token("ci"), SPACE, Subtree("/a"), "admin"))
+    tag = {"space": SPACE, "key": "k", "value": "v"}
+    for path, status in (("/a", 200), ("/a/b", 200), ("/ab", 403), ("/", 403), ("/b", 403)):
+        assert (await caller.call(ids.PUT_PATH_TAG, **tag, path=path)).status == status, path
+    assert (await caller.call(ids.PUT_MEMBER, space=SPACE, did=BOB)).status == 403
+    await garden.hide(Permission(Token("ci"), SPACE, Subtree("/a/c"), "admin", allow=False))
+    assert (await caller.call(ids.PUT_PATH_TAG, **tag, path="/a")).status == 403
+    assert (await caller.call(ids.PUT_PATH_TAG, **tag, path="/a/b")).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *["a", "", "//", "/a/", "/a//b", "/a/../b", "/./a", "/a%2fb", "/a\\b", "/*", "/a/*", "/a\u200bb"],
+        *["/ a", "/a\n", "/" + "x" * 128, "\u2215a"],
+    ],
+)
+async def test_a_path_that_rules_could_not_name_is_refused(operator: Caller, path: str) -> None:
+    for method in (ids.PUT_PATH_TAG, ids.REMOVE_PATH_TAG):
+        given = {"space": SPACE, **PROCEDURES[method], "path": path}
+        answer = await operator.call(method, **given)
+        assert (answer.status, answer.error) == (400, "InvalidRequest"), method
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("owner", str(ALICE)),
+        ("owner", "x"),
+        ("space", str(ALICE)),
+        ("K", "v"),
+        ("k=", "v"),
+        ("k", " v"),
+        ("k", "v\u202e"),
+        ("k", "x" * 127),
+        ("'; DROP TABLE path_tags; --", "v"),
+    ],
+)
+async def test_a_tag_that_rules_could_not_name_is_refused(operator: Caller, key: str, value: str) -> None:
+    answer = await operator.call(ids.PUT_PATH_TAG, space=SPACE, path="/a", key=key, value=value)
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+
+
+async def test_trust_comes_from_paths_alone(operator: Caller, client: Client, garden: Garden) -> None:
+    await garden.hide(Permission(EVERYONE, SPACE, Attribute("trust", "low"), "read", allow=False))
+    await garden.remember("claims trust", tags=["/a", "trust=high"])
+    await operator.call(ids.PUT_PATH_TAG, space=SPACE, path="/a", key="trust", value="low")
+    assert (await client.ask(ids.LIST_MEMORIES, space=SPACE)).texts == []
+
+
+GOOD = {"space": SPACE, "did": BOB}
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"", "application/json"),
+        (b"{", "application/json"),
+        (b"[]", "application/json"),
+        (b'"x"', "application/json"),
+        (b"\xff", "application/json"),
+        (json.dumps(GOOD).encode("utf-16"), "application/json"),
+        (json.dumps(GOOD).encode(), "application/json; charset=utf-16"),
+        (json.dumps(GOOD).encode(), "text/plain"),
+        (json.dumps(GOOD).encode(), "application/x-www-form-urlencoded"),
+        (f"space={SPACE}&did={BOB}".encode(), "application/x-www-form-urlencoded"),
+        (json.dumps({"space": SPACE}).encode(), "application/json"),
+        (json.dumps({**GOOD, "did": "bob.test"}).encode(), "application/json"),
+        (json.dumps({**GOOD, "did": [BOB]}).encode(), "application/json"),
+        (json.dumps({**GOOD, "space": None}).encode(), "application/json"),
+        (json.dumps({**GOOD, "x": "a\0"}).encode(), "application/json"),
+        (json.dumps({**GOOD, "x": 1.5}).encode(), "application/json"),
+        (b'{"x": NaN}', "application/json"),
+        (json.dumps(GOOD).encode()[:-1] + b', "did": "did:web:evil.example"}', "application/json"),
+        (b'{"space": "' + SPACE.encode() + b'", "did": "\\ud800"}', "application/json"),
+        (b"[" * 15_000, "application/json"),
+        (b'{"a":' * 3_000, "application/json"),
+    ],
+)
+async def test_a_body_that_could_be_read_in_two_ways_is_refused(
+    operator: Caller, client: Client, garden: Garden, body: bytes, content_type: str
+) -> None:
+    headers = {**operator.headers, "Content-Type": content_type}
+    answer = await client.send("POST", f"/xrpc/{ids.PUT_MEMBER}", data=body, headers=headers)
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+    assert garden.access.members(SPACE) == []
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "x"])
+async def test_a_compressed_body_is_refused(operator: Caller, client: Client, encoding: str) -> None:
+    headers = {**operator.headers, "Content-Type": "application/json", "Content-Encoding": encoding}
+    answer = await client.send("POST", f"/xrpc/{ids.PUT_MEMBER}", data=b"\x1f\x8b", headers=headers)
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+
+
+async def test_a_body_of_the_limit_is_read_and_one_byte_more_is_not(operator: Caller, client: Client) -> None:
+    body = json.dumps(GOOD).encode()
+    headers = {**operator.headers, "Content-Type": "application/json; charset=UTF-8"}
+    for size, status in ((MAX_BODY_BYTES, 200), (MAX_BODY_BYTES + 1, 413)):
+        padded = body + b" " * (size - len(body))
+        for data in (padded, chunks(padded)):
+            answer = await client.send("POST", f"/xrpc/{ids.PUT_MEMBER}", data=data, headers=headers)
+            assert answer.status == status
+
+
+async def chunks(body: bytes) -> Any:
+    """Send a body without telling its size."""
+    for start in range(0, len(body), 4_096):
+        yield body[start : start + 4_096]
+        await asyncio.sleep(0)
+
+
+async def test_parameters_of_the_url_are_none_of_a_procedure(operator: Caller, client: Client) -> None:
+    answer = await client.send(
+        "POST", f"/xrpc/{ids.PUT_MEMBER}?space={SPACE}&did={ALICE}", json={}, headers=operator.headers
+    )
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+
+
+async def test_a_cursor_of_the_members_is_good_for_them_alone(operator: Caller, garden: Garden) -> None:
+    other = SpaceUri.public(Did("did:web:other.example"))
+    await garden.declare(other)
+    for did in (ALICE, BOB):
+        await operator.call(ids.PUT_MEMBER, space=SPACE, did=did)
+    cursor = (await operator.call(ids.LIST_MEMBERS, space=SPACE, limit=1)).body["cursor"]
+    for method, space in ((ids.LIST_MEMBERS, other), (ids.LIST_MEMORIES, SPACE)):
+        assert (await operator.call(method, space=space, cursor=cursor)).error == "InvalidRequest"
+
+
+PATTERNS: list[Pattern] = [
+    *(kind(path) for kind in (Exact, Subtree) for path in ("/", "/a", "/a/b", "/ab", "/a/b/c")),
+    Attribute("k", "v"),
+]
+
+
+@hypothesis_settings(max_examples=300)
+@given(
+    allow=st.frozensets(st.sampled_from(PATTERNS), max_size=3),
+    deny=st.frozensets(st.sampled_from(PATTERNS), max_size=2),
+    path=st.sampled_from(["/", "/a", "/a/b", "/ab"]),
+)
+def test_a_subtree_is_held_only_where_nothing_in_it_is_out_of_reach(
+    allow: frozenset[Pattern], deny: frozenset[Pattern], path: str
+) -> None:
+    scope = Scope(allow, deny)
+    below = path if path == "/" else path + "/"
+    probes = [path, *(below + rest for rest in ("x", "b", "b/c", "b/c/d", "a", "a/b", "ab"))]
+    if holds_subtree(scope, path):
+        for probe in probes:
+            for attributes in ({}, {"k": "v"}, {"k": "w"}):
+                assert scope.covers(probe, attributes), probe

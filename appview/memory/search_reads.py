@@ -57,6 +57,15 @@ class Postings:
     ids: NDArray[np.int64]
     columns: NDArray[np.int64]
 
+    def cut(self, limit: int) -> Postings:
+        """Give the first `limit` of them."""
+        return self if len(self.ids) <= limit else Postings(self.ids[:limit], self.columns[:limit])
+
+    def by_id(self) -> Postings:
+        """Give them in the order of their facts."""
+        order = np.argsort(self.ids, kind="stable")
+        return Postings(self.ids[order], self.columns[order])
+
 
 class SearchReads:
     """Reads of one snapshot. Make one a unit of work."""
@@ -103,15 +112,13 @@ class SearchReads:
         )
         return {term: Frequency(facts, occurrences) for term, facts, occurrences in rows}
 
-    def postings(self, term: str, limit: int) -> Postings:
-        """Read where a word occurs, at most `limit` occurrences."""
-        return self._postings("term = ?", (term, limit))
+    def postings(self, term: str, limit: int | None) -> Postings:
+        """Read where a word occurs, by fact, at most `limit` occurrences."""
+        return self._postings("term = ?", (term,), limit)
 
-    def postings_of_prefix(self, prefix: str, limit: int) -> Postings:
-        """Read where words occur that start with a prefix, at most `limit` occurrences."""
-        found = self._postings("term >= ? AND term < ?", (prefix, prefix + _LAST_CHARACTER, limit))
-        order = np.argsort(found.ids, kind="stable")
-        return Postings(found.ids[order], found.columns[order])
+    def postings_of_prefix(self, prefix: str, limit: int | None) -> Postings:
+        """Read where words occur that start with a prefix, by word, at most `limit` occurrences."""
+        return self._postings("term >= ? AND term < ?", (prefix, prefix + _LAST_CHARACTER), limit)
 
     def lengths(self, ids: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Count the exact words of facts, of all of them unless told: ids and counts."""
@@ -198,11 +205,11 @@ class SearchReads:
         )
         return {row[0]: fact(row) for row in rows}
 
-    def _postings(self, which: str, params: Sequence[object]) -> Postings:
+    def _postings(self, which: str, params: Sequence[object], limit: int | None) -> Postings:
         packed = self._numbers(
             "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2 ELSE 3 END"  # noqa: S608
             f" AS number FROM facts_fts_places WHERE {which} LIMIT ?",
-            params,
+            (*params, -1 if limit is None else limit),
         )
         return Postings(packed >> 2, packed & 3)
 

@@ -15,9 +15,11 @@ import numpy as np
 from appview.memory.search_reads import SearchReads
 from appview.memory.values import Filters
 from appview.search.analysis import ANALYSIS
+from appview.search.corpus import MAX_CACHE_BYTES as MAX_CORPORA_BYTES
+from appview.search.corpus import CorpusCache
 from appview.search.errors import ModelChanged, NothingAsked
 from appview.search.fusion import Component, Ranked, Weights, fuse
-from appview.search.keyword import Corpus, score_keywords
+from appview.search.keyword import score_keywords
 from appview.search.query import read_question
 from appview.search.ranking import best, positions_in
 from appview.search.vector import Narrowed, QueryVector, measure, nearest
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from appview.memory.store import SpaceStore
     from appview.memory.values import Fact
     from appview.search.analysis import TextAnalysis
+    from appview.search.corpus import Corpus
     from appview.search.derived import VectorCache, View
     from appview.search.keyword import KeywordScores
     from appview.search.query import Phrase, Question
@@ -90,6 +93,7 @@ class Searcher:
         analysis: TextAnalysis = ANALYSIS,
     ) -> None:
         self._cache = cache
+        self._corpora = CorpusCache(MAX_CORPORA_BYTES if cache is not None else 0)
         self._weights = weights or Weights()
         self._analysis = analysis
 
@@ -105,7 +109,10 @@ class Searcher:
         def work(connection: Connection) -> SearchResult:
             reads = SearchReads(connection)
             view = self._cache.view(store, reads) if self._cache is not None else None
-            return _Search(reads, view, request, scope, question, mode, self._weights, self._analysis).run()
+            corpus = self._corpora.corpus(store, reads, view, scope)
+            return _Search(
+                reads, view, corpus, request, scope, question, mode, self._weights, self._analysis
+            ).run()
 
         return await store.database.read(work)
 
@@ -139,6 +146,7 @@ class _Search:
         self,
         reads: SearchReads,
         view: View | None,
+        corpus: Corpus,
         request: SearchRequest,
         scope: Scope,
         question: Question | None,
@@ -148,6 +156,7 @@ class _Search:
     ) -> None:
         self._reads = reads
         self._view = view
+        self._corpus = corpus
         self._request = request
         self._scope = scope
         self._question = question
@@ -164,7 +173,7 @@ class _Search:
         nothing = SearchResult((), mode, approximate=False)
         if self._scope.is_nothing or self._reads.index is None:
             return nothing
-        corpus_ids = self._corpus_ids()
+        corpus_ids = self._corpus.ids
         narrowed = self._narrow(corpus_ids)
         found = narrowed.ids if narrowed.ids is not None else corpus_ids
         if not len(found):
@@ -172,9 +181,8 @@ class _Search:
         keyword: KeywordScores | None = None
         candidates: list[NDArray[np.int64]] = []
         if mode != "vector" and self._question is not None:
-            keyword = score_keywords(self._reads, self._question, self._corpus(corpus_ids))
-            positions, _ = positions_in(corpus_ids, found)
-            positions = positions[keyword.scores[positions] > 0.0]
+            keyword = score_keywords(self._reads, self._question, self._corpus)
+            positions = self._matching(keyword, found)
             candidates.append(corpus_ids[positions[best(keyword.scores[positions], self._count)]])
         if mode != "keyword" and vector is not None:
             candidates.append(nearest(self._reads, self._view, vector, narrowed, self._count))
@@ -190,6 +198,14 @@ class _Search:
             approximate=keyword is not None and keyword.approximate,
         )
 
+    def _matching(self, keyword: KeywordScores, found: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Find which of the facts that may be found hold a word, as positions in the corpus."""
+        matching = np.flatnonzero(keyword.scores > 0.0)
+        if found is self._corpus.ids:
+            return matching
+        positions, _ = self._corpus.positions(found)
+        return positions[keyword.scores[positions] > 0.0]
+
     def _query_vector(self) -> QueryVector | None:
         index, data = self._reads.index, self._request.vector
         if self._mode == "keyword" or data is None or index is None:
@@ -197,24 +213,6 @@ class _Search:
         if self._request.model is not None and self._request.model != index.key:
             raise ModelChanged
         return QueryVector.of(data, index.key.dims)
-
-    def _corpus_ids(self) -> NDArray[np.int64]:
-        if not self._scope.is_everything:
-            return self._reads.ids(self._scope)
-        return self._view.ids if self._view is not None else self._reads.every_id()
-
-    def _corpus(self, ids: NDArray[np.int64]) -> Corpus:
-        view, whole = self._view, self._scope.is_everything
-        if view is not None and ids is view.ids:
-            return Corpus(ids, view.lengths, is_whole=True)
-        if view is not None:
-            known, lengths = view.ids, view.lengths
-        else:
-            known, lengths = self._reads.lengths(None if whole else ids)
-        positions, there = positions_in(known, ids)
-        # A fact that the keyword index lost has no words; everything else is still answered.
-        lengths = np.append(lengths, np.float32(0.0))[np.where(there, positions, -1)]
-        return Corpus(ids, lengths, is_whole=whole)
 
     def _narrow(self, corpus_ids: NDArray[np.int64]) -> Narrowed:
         """Find out what scope, filters, phrases and left-out words let through."""

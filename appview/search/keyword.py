@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from appview.memory.search_reads import Postings
 from appview.search.chunks import EXACT_MARK, PREFIX_MARK
-from appview.search.ranking import positions_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from appview.memory.search_reads import Frequency, Postings, SearchReads
+    from appview.memory.search_reads import SearchReads
+    from appview.search.corpus import Corpus
     from appview.search.query import Question
 
 K1: Final = 1.2  # how soon a word that comes again stops counting; the customary value
@@ -32,16 +33,6 @@ FIELD_WEIGHTS: Final = np.array([1.0, 1.0, 0.5, 1.0])  # text, tags, source, exa
 COMMON_SHARE: Final = 0.5  # of the facts: a word that more of them hold tells little
 COMMON_FACTS: Final = 200  # facts up to which no word is too common to look at
 MAX_OCCURRENCES: Final = 100_000  # ours, of one question: about 50 ms of reading
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """The facts that statistics are of: sorted ids and their numbers of words. `is_whole` tells that they
-    are all the file's."""
-
-    ids: NDArray[np.int64]
-    lengths: NDArray[np.float32]
-    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +48,76 @@ class KeywordScores:
 def score_keywords(reads: SearchReads, question: Question, corpus: Corpus) -> KeywordScores:
     """Score the corpus for a question."""
     scorer = _Scorer(reads, corpus)
+    words = _words(reads, question.terms, corpus, scorer)
+    common = _common(len(corpus.ids))
+    rarer = [word for word in words if word.facts <= common]
     approximate = question.cut
     left = MAX_OCCURRENCES
     matched: list[tuple[str, _Matches]] = []
-    frequencies = reads.frequencies(question.terms)
-    for term in _worth_reading(frequencies, corpus):
-        occurrences = frequencies[term].occurrences
-        if occurrences > left:
+    # The order is that of what the corpus holds, so that sums round alike whatever else the file holds.
+    for word in sorted(rarer or words, key=lambda word: (word.occurrences, word.term)):
+        if word.occurrences > left:
             approximate = True
             if matched:
                 break
-        matched.append((term, scorer.match(reads.postings(term, left))))
-        left -= min(left, occurrences)
+        postings = word.postings or scorer.inside(reads.postings(word.term, left))
+        matched.append((word.term, scorer.match(postings.cut(left))))
+        left -= min(left, word.occurrences)
     for prefix in question.prefixes:
         for start in (EXACT_MARK + prefix.text, prefix.text):
-            postings = reads.postings_of_prefix(start, left)
+            limit = None if corpus.hidden else left
+            postings = scorer.inside(reads.postings_of_prefix(start, limit)).cut(left)
             approximate |= len(postings.ids) == left
             left -= len(postings.ids)
-            matched.append((start + PREFIX_MARK, scorer.match(postings, once=True)))
+            matched.append((start + PREFIX_MARK, scorer.match(postings.by_id(), once=True)))
     used = _telling(matched, len(corpus.ids))
     for _, matches in used:
         scorer.add(matches)
     return KeywordScores(scorer.scores, frozenset(term for term, _ in used), approximate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word of the question with what the corpus holds of it. `postings` are there where the file may
+    hold more, and all of it had to be read to tell."""
+
+    term: str
+    facts: int
+    occurrences: int
+    postings: Postings | None = None
+
+
+def _words(reads: SearchReads, terms: Sequence[str], corpus: Corpus, scorer: _Scorer) -> list[_Word]:
+    """Count each word in the corpus.
+
+    The file's own counts are the corpus's where that is the whole file. Elsewhere they only bound them, and
+    nothing that is decided may show them: a word is counted without being read only where the bound tells
+    what counting would.
+    """
+    counted: list[_Word] = []
+    common = _common(len(corpus.ids))
+    too_common: list[str] = []
+    for term, frequency in reads.frequencies(terms).items():
+        if not corpus.hidden:
+            counted.append(_Word(term, frequency.facts, frequency.occurrences))
+        elif max(frequency.facts - corpus.hidden, corpus.counts.get(term, 0)) > common:
+            too_common.append(term)  # at least so many of its facts are in the corpus
+        else:
+            counted.append(_counted(reads, term, scorer))
+    counted = [word for word in counted if word.facts]
+    if not any(word.facts <= common for word in counted):
+        # There are no others: now the common ones count, and so their numbers do.
+        counted.extend(_counted(reads, term, scorer) for term in too_common)
+    return counted
+
+
+def _counted(reads: SearchReads, term: str, scorer: _Scorer) -> _Word:
+    kept = scorer.corpus.places.get(term)
+    postings = kept or scorer.inside(reads.postings(term, None))
+    facts = int(np.count_nonzero(np.diff(postings.ids, prepend=-1)))
+    if kept is None:
+        scorer.corpus.keep(term, facts, postings)
+    return _Word(term, facts, len(postings.ids), postings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +129,21 @@ class _Matches:
 class _Scorer:
     def __init__(self, reads: SearchReads, corpus: Corpus) -> None:
         self._reads = reads
-        self._corpus = corpus
+        self.corpus = corpus
         lengths = corpus.lengths.astype(np.float64)
         self._relative = lengths / max(float(lengths.mean()) if len(lengths) else 0.0, 1.0)
         self.scores = np.zeros(len(corpus.ids))
 
+    def inside(self, postings: Postings) -> Postings:
+        """Leave out what the corpus does not hold."""
+        if not self.corpus.hidden:
+            return postings
+        _, inside = self.corpus.positions(postings.ids)
+        return Postings(postings.ids[inside], postings.columns[inside])
+
     def match(self, postings: Postings, *, once: bool = False) -> _Matches:
         """Add up the occurrences in each fact of the corpus, or, `once`, count a fact once."""
-        positions, inside = positions_in(self._corpus.ids, postings.ids)
+        positions, inside = self.corpus.positions(postings.ids)
         positions, columns = positions[inside], postings.columns[inside]
         if not len(positions):
             return _Matches(positions, np.empty(0))
@@ -106,21 +152,11 @@ class _Scorer:
         return _Matches(positions[starts], weights)
 
     def add(self, matches: _Matches) -> None:
-        count, frequency = len(self._corpus.ids), len(matches.positions)
+        count, frequency = len(self.corpus.ids), len(matches.positions)
         rarity = np.log1p((count - frequency + 0.5) / (frequency + 0.5))
         relative = self._relative[matches.positions]
         saturated = matches.weights * (K1 + 1.0) / (matches.weights + K1 * (1.0 - B + B * relative))
         self.scores[matches.positions] += rarity * saturated
-
-
-def _worth_reading(frequencies: Mapping[str, Frequency], corpus: Corpus) -> list[str]:
-    """Order words from rare to frequent. Where the corpus is the whole file, leave out at once what
-    `_telling` would leave out."""
-    terms = sorted(frequencies, key=lambda term: (frequencies[term].occurrences, term))
-    if not corpus.is_whole:
-        return terms
-    common = _common(len(corpus.ids))
-    return [term for term in terms if frequencies[term].facts <= common] or terms
 
 
 def _telling(matched: Sequence[tuple[str, _Matches]], count: int) -> list[tuple[str, _Matches]]:

@@ -9,10 +9,15 @@ import pytest
 
 from appview.access import callers, credentials, replays, service_auth
 from appview.access.errors import FAULTS
+from appview.access.policy import MAX_ROLE_LINKS
+from appview.access.rules import parse_object
+from appview.access.text import parse_lines
 from appview.cli.tokens import DEFAULT_LIFETIME
 from appview.identity import resolver
 from appview.settings import Settings
 from appview.xrpc import limits
+from lexicons.catalog import garden
+from lexicons.ids import LIST_MEMBERS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "access.md").read_text("utf-8")
 SETTINGS = Settings()
@@ -47,6 +52,23 @@ def test_intervals_that_the_page_has_in_words() -> None:
     assert resolver.FORCE_INTERVAL == 60_000_000
     assert callers.SAVE_SECONDS == 1
     assert callers.LAST_USED_STEP == 60_000_000
+
+
+def test_the_rules_that_the_page_shows_can_be_followed() -> None:
+    (place,) = set(re.findall(r"'(p, [^']*)'", PAGE))
+    assert parse_lines([place])
+    assert f"a chain of more than {MAX_ROLE_LINKS} of them" in PAGE
+    shown = re.findall(r"^\| `((?:path|tag):[^`]*)` \|", PAGE, re.MULTILINE)
+    assert len(shown) == 5
+    for text in shown:
+        assert parse_object(text.replace("DID", "did:web:bob.example"))
+
+
+def test_every_method_that_governs_is_on_the_page() -> None:
+    section = PAGE.partition("## Governing a space")[2].partition("\n## ")[0]
+    procedures = {str(method.nsid) for method in garden().methods() if method.kind == "procedure"}
+    for nsid in {*procedures, str(LIST_MEMBERS)}:
+        assert f"queries.md#{nsid.lower().replace('.', '')}" in section
 
 
 def test_every_fault_is_on_the_page_and_no_other() -> None:

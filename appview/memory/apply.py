@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from appview.memory.judge import Fits, judge
 from appview.memory.rights import is_writable
-from appview.memory.values import Applied, Delete, Put, Refuse
+from appview.memory.values import Applied, Delete, Put, Refuse, Visibility
 from appview.memory.writer import NewFact, Skip, Version
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from appview.memory.judge import Verdict
     from appview.memory.scope import Scope
-    from appview.memory.values import Change, RepoUpdate
+    from appview.memory.values import Change, RepoUpdate, Update
     from appview.memory.writer import Key, Writer
     from appview.sqlite import Connection
 
@@ -65,7 +65,7 @@ class Outcome:
         return Applied(self.created, self.updated, self.deleted, self.unchanged, reasons)
 
 
-def apply_updates(writer: Writer, updates: Sequence[RepoUpdate]) -> Outcome:
+def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
     """Apply updates in order."""
     connection = writer.connection
     outcome = Outcome()
@@ -78,6 +78,9 @@ def apply_updates(writer: Writer, updates: Sequence[RepoUpdate]) -> Outcome:
         pending.clear()
 
     for update in updates:
+        if isinstance(update, Visibility):
+            writer.set_hidden(update.author, update.hidden)
+            continue
         known = revs.get(update.author)
         if not update.complete and known is not None and update.rev <= known:
             outcome.unchanged += len(update.changes)

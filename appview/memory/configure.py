@@ -54,7 +54,7 @@ def _change_model(writer: Writer, key: ModelKey | None, outcome: Outcome) -> Non
         assert writer.active is not None  # noqa: S101
         unindexed = f"f.id NOT IN ({writer.active.ids_sql()})"
         for chunk in live_facts(connection, unindexed):
-            _take_out(writer, chunk, key, outcome)
+            take_out(writer, chunk, key, outcome)
         return
     vectors.drop(connection, "active")
     writer.active = vectors.create(connection, "active", key) if key is not None else None
@@ -72,7 +72,7 @@ def _change_model(writer: Writer, key: ModelKey | None, outcome: Outcome) -> Non
             chunk = [
                 item for item, verdict in zip(chunk, verdicts, strict=True) if not isinstance(verdict, Fits)
             ]
-        _take_out(writer, chunk, key, outcome)
+        take_out(writer, chunk, key, outcome)
 
 
 def _build_next(writer: Writer, key: ModelKey | None) -> None:
@@ -94,7 +94,7 @@ def _build_next(writer: Writer, key: ModelKey | None) -> None:
         )
 
 
-def _take_out(
+def take_out(
     writer: Writer, chunk: Sequence[tuple[int, Version]], key: ModelKey | None, outcome: Outcome
 ) -> None:
     """Move live facts that do not fit the model to the skipped records."""

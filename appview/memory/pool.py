@@ -12,6 +12,7 @@ import hashlib
 from collections import OrderedDict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from appview.errors import StoreError
@@ -20,7 +21,6 @@ from appview.memory.store import SpaceStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from appview.memory.analyser import Analyser
     from lexicons.spaces import SpaceUri
@@ -89,6 +89,20 @@ class SpacePool:
         finally:
             await asyncio.shield(self._give_back(place))
 
+    async def set_aside(self, space: SpaceUri, suffix: str) -> None:
+        """Close the space, once nobody uses it, and give its file another name: the next who asks makes a new
+        one. Where that name is taken the file is removed."""
+        async with self._changed:
+            while (place := self._places.get(space)) is not None:
+                if place.failed:
+                    del self._places[space]
+                elif place.closing:
+                    await self._changed.wait()
+                else:
+                    await self._end(space, place)
+            _set_aside(self.path(space), suffix)
+            self._changed.notify_all()
+
     async def close(self) -> None:
         """Refuse new users, wait for the present ones and close every file."""
         async with self._changed:
@@ -122,6 +136,17 @@ class SpacePool:
         async with self._changed:
             place.users -= 1
             self._changed.notify_all()
+
+    async def _end(self, space: SpaceUri, place: _Place) -> None:
+        """Close a place, whoever uses it now having left; the lock is held."""
+        place.closing = True  # whoever asks waits from here on
+        try:
+            await self._changed.wait_for(lambda: not place.users)
+            await place.close()
+        except BaseException:
+            place.closing = False
+            raise
+        del self._places[space]
 
     def _make_room(self) -> None:
         """Start closing the least recently used store of those that nobody uses, where there is one."""
@@ -157,3 +182,17 @@ class SpacePool:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot make the folder {self._folder}: {error.strerror}") from error
+
+
+def _set_aside(path: Path, suffix: str) -> None:
+    for end in ("", "-wal", "-shm"):
+        file, target = Path(f"{path}{end}"), Path(f"{path}{suffix}{end}")
+        if not file.exists():
+            continue
+        try:
+            if target.exists():
+                file.unlink()
+            else:
+                file.rename(target)
+        except OSError as error:
+            raise StoreError(f"cannot set {file.name} aside: {error.strerror}") from error

@@ -16,7 +16,9 @@ from appview.memory import meta, path_tags, reads, rights, vectors
 from appview.memory.apply import apply_updates, records_of
 from appview.memory.check import check
 from appview.memory.configure import configure
-from appview.memory.stored import refresh_keywords
+from appview.memory.hidden import hidden_authors, without
+from appview.memory.mend import mend
+from appview.memory.stored import authors_of, refresh_keywords, versions_of
 from appview.memory.values import Filters
 from appview.memory.writer import Writer
 from appview.sqlite import Database
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from appview.memory.reads import Position
     from appview.memory.scope import Scope
     from appview.memory.tags import PathTag
-    from appview.memory.values import Applied, Fact, PathNode, RepoUpdate, SpaceStatus
+    from appview.memory.values import Applied, Fact, PathNode, SpaceStatus, Update
+    from appview.memory.writer import Version
     from appview.sqlite import Connection
     from lexicons.configs import Config
     from lexicons.models import ModelKey
@@ -55,12 +58,14 @@ class SpaceStore:
         analyser: Analyser,
         clock: Callable[[], int],
         config: Config | None,
+        hidden: frozenset[Did],
     ) -> None:
         self.space = space
         self.database = database
         self._analyser = analyser
         self._clock = clock
         self._config = config
+        self._hidden = hidden
 
     @classmethod
     async def open(
@@ -83,18 +88,18 @@ class SpaceStore:
             vectors.prepare(connection)
             connection.execute("PRAGMA secure_delete = ON")  # what was deleted is not left in unused pages
 
-        def begin(connection: Connection) -> Config | None:
+        def begin(connection: Connection) -> tuple[Config | None, frozenset[Did]]:
             meta.claim(connection, space)
             refresh_keywords(connection, analyser)
-            return meta.read_config(connection)
+            return meta.read_config(connection), hidden_authors(connection)
 
         database = await Database.open(path, MIGRATIONS, executor, readers=READERS, prepare=prepare)
         try:
-            config = await database.write(begin)
+            config, hidden = await database.write(begin)
         except BaseException:
             await database.close()
             raise
-        return cls(space, database, analyser, clock, config)
+        return cls(space, database, analyser, clock, config, hidden)
 
     async def close(self) -> None:
         """Wait for what is running, then close the file."""
@@ -109,6 +114,15 @@ class SpaceStore:
     def active(self) -> ModelKey | None:
         """The model whose vectors answer queries."""
         return self._config.model if self._config is not None else None
+
+    @property
+    def hidden(self) -> frozenset[Did]:
+        """Authors of whom readers see nothing, because their accounts are not active."""
+        return self._hidden
+
+    def visible(self, scope: Scope) -> Scope:
+        """Narrow what somebody may read by what nobody is shown. Whoever answers a reader asks here."""
+        return without(scope, self._hidden)
 
     async def configure(self, config: Config | None) -> None:
         """Follow the space's config: judge all records again, build, promote or drop indexes."""
@@ -135,9 +149,18 @@ class SpaceStore:
                 skipped=dict(outcome.applied.skipped),
             )
 
-    async def apply(self, updates: Sequence[RepoUpdate]) -> Applied:
-        """Apply what commits changed; what was applied before changes nothing. Logs each record left out."""
-        outcome = await self._write(lambda writer: apply_updates(writer, updates))
+    async def apply(self, updates: Sequence[Update]) -> Applied:
+        """Apply what commits and accounts changed; what was applied before changes nothing. Logs each record
+        left out."""
+
+        def work(writer: Writer) -> tuple[Outcome, frozenset[Did]]:
+            return apply_updates(writer, updates), hidden_authors(writer.connection)
+
+        try:
+            outcome, self._hidden = await self._write(work)
+        except asyncio.CancelledError:
+            self._hidden = await self.database.read(hidden_authors)
+            raise
         for skip in outcome.skips:
             author, rkey = skip.key
             log.info(
@@ -153,6 +176,7 @@ class SpaceStore:
     async def remove_author(self, author: Did) -> None:
         """Remove all that the space holds of an author, as if nothing had ever come."""
         await self._write(lambda writer: writer.erase_author(author))
+        self._hidden -= {author}
 
     async def withdraw(self, author: Did, scope: Scope) -> int:
         """Take out what the space holds of an author outside of what it may write; count the records."""
@@ -226,6 +250,18 @@ class SpaceStore:
     async def check(self) -> Sequence[str]:
         """List what is wrong inside the file; reads all of it."""
         return await self.database.read(check)
+
+    async def mend(self) -> None:
+        """Derive anew what `check` can find wrong, as far as the facts say it."""
+        await self._write(mend)
+
+    async def authors(self) -> frozenset[Did]:
+        """List everyone of whom the space holds or has left out a record."""
+        return await self.database.read(authors_of)
+
+    async def versions(self, author: Did) -> dict[str, Version]:
+        """Read an author's indexed memories by record key, as the records they were made from."""
+        return await self.database.read(lambda connection: versions_of(connection, author))
 
     async def _write(self, work: Callable[[Writer], T]) -> T:
         def transaction(connection: Connection) -> T:

@@ -10,6 +10,7 @@ from appview.memory.writer import Version
 from lexicons.embeddings import Embedding
 from lexicons.memories import Memory
 from lexicons.models import ModelKey
+from lexicons.syntax import Did
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +21,27 @@ if TYPE_CHECKING:
 CHUNK: Final = 500  # facts read and judged at a time
 
 
-def live_facts(connection: Connection, where: str = "1") -> Iterator[list[tuple[int, Version]]]:
-    """Read live facts with their ids, in chunks. `where` is a condition over `f`."""
+def authors_of(connection: Connection) -> frozenset[Did]:
+    """List everyone of whom a record is live or left out."""
+    rows = connection.execute(
+        "SELECT DISTINCT author FROM facts WHERE invalidated_at IS NULL UNION SELECT author FROM skipped"
+    )
+    return frozenset(Did(row[0]) for row in rows)
+
+
+def versions_of(connection: Connection, author: str) -> dict[str, Version]:
+    """Read an author's live facts by record key."""
+    return {
+        version.key[1]: version
+        for chunk in live_facts(connection, "f.author = ?", (author,))
+        for _, version in chunk
+    }
+
+
+def live_facts(
+    connection: Connection, where: str = "1", values: Sequence[str] = ()
+) -> Iterator[list[tuple[int, Version]]]:
+    """Read live facts with their ids, in chunks. `where` is a condition over `f` that binds `values`."""
     last = 0
     models = {
         row[0]: ModelKey(row[1], row[2], row[3])
@@ -32,7 +52,7 @@ def live_facts(connection: Connection, where: str = "1") -> Iterator[list[tuple[
             "SELECT f.id, f.author, f.rkey, f.rev, f.cid, f.content, f.source, f.tags, f.created_at,"  # noqa: S608
             " f.embedding_model, f.embedding, f.next_embedding_model, f.next_embedding FROM facts AS f"
             f" WHERE f.id > ? AND f.invalidated_at IS NULL AND {where} ORDER BY f.id LIMIT ?",
-            (last, CHUNK),
+            (last, *values, CHUNK),
         ).fetchall()
         if not rows:
             return

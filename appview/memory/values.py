@@ -69,6 +69,17 @@ class RepoUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class Visibility:
+    """An author's account became inactive, or active again: what is the author's is hidden, or is not."""
+
+    author: Did
+    hidden: bool
+
+
+Update = RepoUpdate | Visibility
+
+
+@dataclass(frozen=True, slots=True)
 class Applied:
     """What a batch of updates did. `skipped` counts by reason."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from appview.memory import keywords, vectors
+from appview.memory.hidden import set_hidden
 from appview.memory.paths import ROOT_ID, PathTree
 from appview.memory.tags import own_attributes
 from lexicons.data import encode
@@ -187,7 +188,13 @@ class Writer:
         self.paths.remove_unused({row[0] for row in gone})
         self.connection.execute("DELETE FROM skipped WHERE author = ?", (author,))
         self.connection.execute("DELETE FROM repos WHERE author = ?", (author,))
+        self.set_hidden(author, False)
         self.changed = True
+
+    def set_hidden(self, author: str, hidden: bool) -> None:
+        """Hide all that is an author's from readers, or show it again."""
+        if set_hidden(self.connection, author, self.now, hidden=hidden):
+            self.changed = True
 
     def leave_out(self, skips: Sequence[Skip]) -> None:
         """Remember records that are not indexed, in place of what was remembered of them before."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """A space with the facts of it that the caller may read."""
+    """A space with the facts of it that the caller may read and that anyone is shown."""
 
     row: SpaceRow
     store: SpaceStore
@@ -47,4 +47,4 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
     # Not before: a limit that only what exists can reach would tell that it exists.
     call.desk.count_space(uri)
     async with call.context.pool.use(uri) as store:
-        yield Readable(row, store, scope)
+        yield Readable(row, store, store.visible(scope))

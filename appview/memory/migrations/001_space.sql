@@ -132,6 +132,12 @@ CREATE TABLE repos (
     data   TEXT
 ) STRICT, WITHOUT ROWID;
 
+-- Authors whose accounts are not active: all that is theirs stays, and no reader sees it.
+CREATE TABLE hidden (
+    author TEXT PRIMARY KEY,
+    since  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Records of writers that are not indexed, and why. `record` (DAG-CBOR) is kept where a change of the config can
 -- make the record fit, NULL where nothing can. `tags` (JSON, as written; NULL where unknown) says who may see
 -- that the record is here.

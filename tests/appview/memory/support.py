@@ -39,6 +39,21 @@ OLD, NEW, OTHER = ModelKey("old", "sha256:o", 4), ModelKey("new", "sha256:n", 6)
 CREATED_AT = "2026-11-30T09:15:00.000Z"
 NOW = 1_800_000_000_000_000  # 2027-01-15, after CREATED_AT
 CONFIG = Config(OLD, CREATED_AT)
+# Statements that damage a file with one live fact, and what the check says of it.
+DAMAGE = {
+    "DELETE FROM facts_fts WHERE rowid = 1": "without keywords",
+    "INSERT INTO facts_fts (rowid, text) VALUES (99, 'x')": "keywords without a live fact",
+    "DELETE FROM facts_vec_1 WHERE rowid = 1": "a live fact without a vector",
+    "INSERT INTO facts_vec_1 (rowid, embedding) VALUES (99, '[1,0,0,0]')": "without a live fact",
+    "UPDATE facts_vec_1 SET embedding = '[1,0,0,0]' WHERE rowid = 1": "a wrong vector",
+    "INSERT INTO effective_tags VALUES (1, 'k', 'v')": "a wrong row in effective_tags",
+    "INSERT INTO fact_labels VALUES ('l', 1)": "a wrong row in fact_labels",
+    "INSERT INTO fact_tags VALUES (1, 'k', 'v')": "a wrong row in fact_tags",
+    "UPDATE facts SET path_id = 7": "a path that does not exist",
+    "INSERT INTO paths (parent_id, segment, full_path) VALUES (1, 'x', '/x')": "nobody uses",
+    "INSERT INTO paths (parent_id, segment, full_path) VALUES (1, 'x', '/y')": "wrong parent",
+    "INSERT INTO skipped SELECT author, rkey, rev, cid, 'blank', '', '[]', NULL, 0 FROM facts": "both",
+}
 
 
 class WordAnalyser:

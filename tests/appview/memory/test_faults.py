@@ -18,12 +18,17 @@ from appview.memory import vectors
 from appview.memory.analyser import AnalysedDocument
 from appview.memory.scope import EVERYTHING
 from appview.memory.store import SpaceStore
+from appview.memory.values import Delete
+from lexicons.configs import Config
 from lexicons.spaces import SpaceUri
 from tests.appview.memory.support import (
     ALICE,
     BOB,
     CONFIG,
+    CREATED_AT,
+    DAMAGE,
     NEW,
+    OLD,
     SPACE,
     Clock,
     WordAnalyser,
@@ -38,6 +43,8 @@ from tests.appview.memory.support import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
+
+    from appview.sqlite import Connection
 
 ROOT = Path(__file__).parents[3]
 PAGE = 4096  # bytes, the default of SQLite
@@ -258,30 +265,52 @@ async def test_another_analysis_fills_the_keyword_index_again(opening: Callable[
 
 
 async def test_the_check_sees_what_is_wrong(opening: Callable[..., Any], path: Path) -> None:
-    damage = {
-        "DELETE FROM facts_fts WHERE rowid = 1": "without keywords",
-        "INSERT INTO facts_fts (rowid, text) VALUES (99, 'x')": "keywords without a live fact",
-        "DELETE FROM facts_vec_1 WHERE rowid = 1": "a live fact without a vector",
-        "INSERT INTO facts_vec_1 (rowid, embedding) VALUES (99, '[1,0,0,0]')": "without a live fact",
-        "UPDATE facts_vec_1 SET embedding = '[1,0,0,0]' WHERE rowid = 1": "a wrong vector",
-        "INSERT INTO effective_tags VALUES (1, 'k', 'v')": "a wrong row in effective_tags",
-        "INSERT INTO fact_labels VALUES ('l', 1)": "a wrong row in fact_labels",
-        "INSERT INTO fact_tags VALUES (1, 'k', 'v')": "a wrong row in fact_tags",
-        "UPDATE facts SET path_id = 7": "a path that does not exist",
-        "INSERT INTO paths (parent_id, segment, full_path) VALUES (1, 'x', '/x')": "nobody uses",
-        "INSERT INTO paths (parent_id, segment, full_path) VALUES (1, 'x', '/y')": "wrong parent",
-        "INSERT INTO skipped SELECT author, rkey, rev, cid, 'blank', '', '[]', NULL, 0 FROM facts": "both",
-    }
     await closed_file(opening)
     sound = path.with_suffix(".sound")
     shutil.copy(path, sound)
-    for statement, finding in damage.items():
+    for statement, finding in DAMAGE.items():
         shutil.copy(sound, path)
         alter(path, statement)
         store = await opening()
         findings = await store.check()
         await store.close()
         assert any(finding in each for each in findings), (statement, findings)
+
+
+@pytest.mark.parametrize("statement", DAMAGE)
+async def test_what_the_check_finds_is_mended_from_the_facts(
+    opening: Callable[..., Any], path: Path, statement: str
+) -> None:
+    await closed_file(opening)
+    alter(path, statement)
+    store = await opening()
+    assert await store.check()
+    await store.mend()
+    assert await store.check() == []
+    (fact,) = await store.list(EVERYTHING, limit=9)
+    assert fact.text == "findable words"
+    await store.close()
+
+
+async def test_mending_keeps_history_tombstones_and_a_next_model(opening: Callable[..., Any]) -> None:
+    store = await opening()
+    await store.configure(Config(OLD, CREATED_AT, next=NEW))
+    await store.apply(
+        [
+            commit(1, put("a", memory("one", "/p", next_key=NEW)), put("b"), put("c", memory("two", "/q"))),
+            commit(2, put("a", memory("three", "/p/r", "k=v")), Delete("b")),
+        ]
+    )
+
+    def rows(connection: Connection) -> list[tuple[Any, ...]]:
+        found = [tuple(row) for row in connection.execute("SELECT * FROM facts ORDER BY id")]
+        return [*found, *(tuple(row) for row in connection.execute("SELECT full_path FROM paths ORDER BY 1"))]
+
+    before = await store.database.read(rows)
+    await store.mend()
+    assert await store.database.read(rows) == before
+    assert await store.check() == []
+    await store.close()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -179,3 +179,44 @@ async def test_a_failed_block_gives_its_store_back(pool: SpacePool) -> None:
             raise RuntimeError
     async with asyncio.timeout(5):
         await pool.close()
+
+
+async def test_a_file_that_is_set_aside_makes_room_for_a_new_one(pool: SpacePool) -> None:
+    async with pool.use(SPACE) as store:
+        await store.configure(CONFIG)
+        await store.apply([commit(1, put("a"))])
+        setting = asyncio.create_task(pool.set_aside(SPACE, ".old"))
+        waiting = asyncio.create_task(uses(pool))
+        await asyncio.sleep(0.05)
+        assert not setting.done() and not waiting.done()
+        assert len(await store.list(EVERYTHING, limit=9)) == 1
+    await setting
+    assert await waiting == 0
+    path = pool.path(SPACE)
+    assert path.with_name(path.name + ".old").is_file()
+    await pool.set_aside(SPACE, ".old")  # a repetition keeps what was set aside first
+    assert not pool.exists(SPACE)
+    assert path.with_name(path.name + ".old").stat().st_size > 0
+
+
+async def test_who_sets_aside_may_be_stopped(pool: SpacePool) -> None:
+    async with pool.use(SPACE):
+        setting = asyncio.create_task(pool.set_aside(SPACE, ".old"))
+        await asyncio.sleep(0.05)
+        setting.cancel()
+        await asyncio.wait([setting])
+    assert await uses(pool) == 0
+
+
+async def test_a_file_that_cannot_be_opened_can_be_set_aside(pool: SpacePool) -> None:
+    pool.path(SPACE).parent.mkdir(parents=True)
+    pool.path(SPACE).write_bytes(b"not a database" * 1000)
+    with pytest.raises(StoreError):
+        await uses(pool)
+    await pool.set_aside(SPACE, ".old")
+    assert await uses(pool) == 0
+
+
+async def uses(pool: SpacePool) -> int:
+    async with pool.use(SPACE) as store:
+        return len(await store.list(EVERYTHING, limit=9))

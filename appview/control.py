@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SyncState = Literal["pending", "synchronized", "desynchronized"]
 MembershipState = Literal["pending", "synced"]
+RepairKind = Literal["mend", "rebuild"]
 RULE_FIELDS: Final = 6  # v0 to v5 of casbin_rule
 READERS: Final = 2  # connections; reads here are short
 _SAME: Final = "ptype = ? AND " + " AND ".join(f"v{number} = ?" for number in range(RULE_FIELDS))
@@ -277,6 +278,42 @@ class Control:
     async def delete_membership(self, space: SpaceUri, did: Did) -> None:
         """Forget a pair."""
         await self._change("DELETE FROM memberships WHERE space = ? AND did = ?", (space, did))
+
+    async def compare_repo(self, did: Did, now: int) -> bool:
+        """Ask for a followed account's repo to be fetched whole, at once. False where it is not followed."""
+
+        def work(connection: Connection) -> bool:
+            changed = connection.execute(
+                "UPDATE repos SET sync_state = 'pending', retry_at = NULL, updated_at = ? WHERE did = ?",
+                (now, did),
+            )
+            return changed.rowcount > 0
+
+        return await self._database.write(work)
+
+    # Repairs
+
+    async def repairs(self) -> dict[SpaceUri, tuple[RepairKind, int]]:
+        """Read which spaces' files are to be put right, how, and when that was asked for."""
+        rows = await self._all("SELECT space, kind, asked_at FROM repairs")
+        return {SpaceUri(row["space"]): (row["kind"], row["asked_at"]) for row in rows}
+
+    async def ask_repair(self, space: SpaceUri, kind: RepairKind, now: int) -> None:
+        """Ask for a space's file to be put right. To rebuild it is more than to mend it."""
+        await self._change(
+            "INSERT INTO repairs (space, kind, asked_at) VALUES (?, ?, ?) ON CONFLICT (space)"
+            " DO UPDATE SET kind = excluded.kind, asked_at = excluded.asked_at"
+            " WHERE excluded.kind = 'rebuild' AND repairs.kind = 'mend'",
+            (space, kind, now),
+        )
+
+    async def begin_refill(self, space: SpaceUri) -> None:
+        """Note that every writer's repo is to fill the space again."""
+        await self._change("UPDATE memberships SET state = 'pending' WHERE space = ?", (space,))
+
+    async def end_repair(self, space: SpaceUri) -> None:
+        """Note that the space's file is in order."""
+        await self._change("DELETE FROM repairs WHERE space = ?", (space,))
 
     # Rules
 

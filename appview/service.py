@@ -53,6 +53,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         )
         stack.push_async_callback(pool.close)
         ingest = Ingest(settings, control, access, pool, now)
+        await ingest.prepare()
         callers = await stack.enter_async_context(
             Callers.opened(settings.service_did, ingest.resolver, control, now)
         )

@@ -53,6 +53,10 @@ MAX_SLEEP: Final = 30.0  # seconds; the clock may jump
 log = structlog.get_logger(__name__)
 
 
+class _Overtaken(Exception):
+    """The account went, or came back, while its repo was fetched."""
+
+
 class Backfill:
     """Fetches the repos that are asked for. `run` must be running."""
 
@@ -90,8 +94,12 @@ class Backfill:
 
     def want(self, did: Did) -> None:
         """Ask for a repo: now, or when the wait after its last failure is over."""
-        row = self._pipeline.rows.get(did)
-        due = self._clock() if row is None or row.retry_at is None else row.retry_at
+        row, state = self._pipeline.rows.get(did), self._pipeline.engine.state(did)
+        due = self._clock()
+        if row is not None and row.retry_at is not None:
+            due = row.retry_at
+        elif state is not None and not state.active:
+            due += int(INACTIVE_SECONDS * _SECOND)  # its host, or a relay, has just said so
         self._due[did] = min(due, self._due.get(did, due))
         self._news.set()
 
@@ -112,12 +120,16 @@ class Backfill:
                         await self._news.wait()
 
     async def _job(self, did: Did) -> None:
-        attempt = self._pipeline.attempts.get(did, 0)
+        attempt, turn = self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]
         try:
-            await self._take(await self._fetcher.fetch(did), attempt)
+            await self._take(await self._fetcher.fetch(did), attempt, turn)
+        except _Overtaken:
+            self.outcomes["overtaken"] += 1
+            async with self._pipeline.lock:
+                self._ask_again(did)
         except RepoInactive as error:
             async with self._pipeline.lock:
-                if self._pipeline.attempts.get(did, 0) == attempt:
+                if (self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]) == (attempt, turn):
                     await self._pipeline.account(did, active=False, status=error.status)
                     self._failed(did, error)
                 else:  # it has come back since it was asked for
@@ -132,6 +144,14 @@ class Backfill:
         finally:
             self._running.discard(did)
             self._news.set()
+
+    def _ask_again(self, did: Did) -> None:
+        """Fetch an account that came or went meanwhile: now, or where it is gone, when that has settled."""
+        state = self._pipeline.engine.state(did)
+        if state is None or state.active:
+            self.want(did)
+        else:
+            self._failed(did, RepoInactive(did, state.status or "inactive"))
 
     def _failed(self, did: Did, error: Exception) -> None:
         row = self._pipeline.rows.get(did)
@@ -160,10 +180,11 @@ class Backfill:
             return False
         return isinstance(error, IdentityError) or row.attempts >= CANDIDATE_ATTEMPTS
 
-    async def _take(self, repo: FetchedRepo, attempt: int) -> None:
+    async def _take(self, repo: FetchedRepo, attempt: int, turn: int) -> None:
         """Make every space that waits for it hold what the repo holds, and let the repo go on from there."""
         did, pipeline = repo.did, self._pipeline
         async with pipeline.lock:
+            self._check_not_overtaken(did, turn)
             self._check_not_behind(repo)
             state = pipeline.engine.state(did)
             if state is not None and not state.active:
@@ -181,6 +202,7 @@ class Backfill:
                     continue
                 if did not in pipeline.rows:
                     return
+                self._check_not_overtaken(did, turn)
                 self._check_not_behind(repo)
                 filled = await self._hand_on(repo, attempt, updates)
             break
@@ -249,6 +271,11 @@ class Backfill:
                     await self._declarations.follow(declared)
                 return
         await self._declarations.absent(repo.did, repo.rev)
+
+    def _check_not_overtaken(self, did: Did, turn: int) -> None:
+        """Refuse a repo whose account has gone or come since it was asked for: it may tell of before."""
+        if self._pipeline.turns[did] != turn:
+            raise _Overtaken
 
     def _check_not_behind(self, repo: FetchedRepo) -> None:
         """Refuse a repo that lacks what was proven before, or what went by before it was held back."""

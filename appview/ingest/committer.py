@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from appview.control import Control, RepoRow
     from appview.ingest.backoff import Random
     from appview.memory.pool import SpacePool
-    from appview.memory.values import Applied, RepoUpdate
+    from appview.memory.values import Applied, Update
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
@@ -56,7 +56,7 @@ class Batch:
     """What was taken together. `repos` and `positions` are as they are after the batch's updates; `left`
     counts the spaces that have not written their part."""
 
-    updates: dict[SpaceUri, list[RepoUpdate]] = field(default_factory=dict)
+    updates: dict[SpaceUri, list[Update]] = field(default_factory=dict)
     repos: dict[Did, RepoRow] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     count: int = 0
@@ -77,19 +77,19 @@ class Committer:
         *,
         random: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        broken: Callable[[SpaceUri], None] = lambda _space: None,
     ) -> None:
         self.outcomes: Counter[str] = Counter()
         self.failing: str | None = None  # why nothing can be written at the moment
+        # Awaited before the cursor may pass what a file could not take.
+        self.broken: Callable[[SpaceUri, StoreError], Awaitable[None]] = _ignore
         self._control = control
         self._pool = pool
         self._clock = clock
         self._random = random
         self._sleep = sleep
-        self._broken = broken
         self._batch = Batch()
         self._open: deque[Batch] = deque()  # dealt out, oldest first
-        self._dealt: dict[SpaceUri, deque[tuple[Batch, list[RepoUpdate]]]] = {}
+        self._dealt: dict[SpaceUri, deque[tuple[Batch, list[Update]]]] = {}
         self._open_updates = 0  # of updates that are not written yet
         self._open_bytes = 0
         self._news = asyncio.Event()  # something to write
@@ -109,7 +109,7 @@ class Committer:
         """Wait until another update may be added."""
         await self._room.wait()
 
-    def add(self, updates: Mapping[SpaceUri, RepoUpdate], size: int) -> None:
+    def add(self, updates: Mapping[SpaceUri, Update], size: int) -> None:
         """Add one commit's updates; `size` is about how many bytes they hold."""
         batch = self._batch
         for space, update in updates.items():
@@ -234,7 +234,7 @@ class Committer:
         for source, position in positions.items():
             await self._control.set_cursor(source, position, self._clock())
 
-    async def _write_space(self, space: SpaceUri, updates: list[RepoUpdate]) -> None:
+    async def _write_space(self, space: SpaceUri, updates: list[Update]) -> None:
         async def apply() -> None:
             async with self._slots, self._pool.use(space) as store:
                 try:
@@ -248,10 +248,10 @@ class Committer:
         try:
             await self.insist(apply)
         except StoreError as error:
-            self._set_apart(space, error)
+            await self._set_apart(space, error)
 
     async def _one_by_one(
-        self, apply: Callable[[list[RepoUpdate]], Awaitable[Applied]], updates: list[RepoUpdate]
+        self, apply: Callable[[list[Update]], Awaitable[Applied]], updates: list[Update]
     ) -> None:
         for update in updates:
             try:
@@ -260,7 +260,7 @@ class Committer:
                 raise
             except Exception as error:  # noqa: BLE001 - see above
                 self.outcomes["refused by the store"] += 1
-                log.error("an update is left out", author=update.author, rev=update.rev, error=repr(error))
+                log.error("an update is left out", author=update.author, error=repr(error))
 
     async def insist(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do it, again and again while the disk fails."""
@@ -282,16 +282,20 @@ class Committer:
                     log.info("writing again", attempts=attempt)
                 return
 
-    def _set_apart(self, space: SpaceUri, error: Exception) -> None:
+    async def _set_apart(self, space: SpaceUri, error: StoreError) -> None:
         self.outcomes["space set apart"] += 1
         log.error("a space's file cannot be used", space=space, error=str(error))
-        self._broken(space)
+        await self.insist(partial(self.broken, space, error))
 
     def _count(self, applied: Applied) -> None:
         for name in ("created", "updated", "deleted", "unchanged"):
             self.outcomes[name] += getattr(applied, name)
         for reason, number in applied.skipped.items():
             self.outcomes[f"skipped: {reason}"] += number
+
+
+async def _ignore(_space: SpaceUri, _error: StoreError) -> None:
+    """Leave a space set apart."""
 
 
 def _can_recover(error: StoreError) -> bool:

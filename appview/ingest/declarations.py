@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from appview.control import SpaceRow
+from appview.errors import StoreError
+from appview.sqlite import is_damage
 from lexicons.spaces import SpaceUri
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Declarations:
     ) -> None:
         self.outcomes: Counter[str] = Counter()
         self.changed: Callable[[], Awaitable[None]] | None = None
+        self.broken: Callable[[SpaceUri, StoreError], Awaitable[None]] | None = None
         self._control = control
         self._access = access
         self._pool = pool
@@ -90,8 +93,13 @@ class Declarations:
         async def work() -> None:
             if is_new:
                 await self._access.declare_space(row.uri)
-            async with self._pool.use(row.uri) as store:
-                await store.configure(config)
+            try:
+                async with self._pool.use(row.uri) as store:
+                    await store.configure(config)
+            except StoreError as error:
+                if not is_damage(error) or self.broken is None:
+                    raise
+                await self.broken(row.uri, error)  # the new file will have the config of control.db
             await self._control.put_space(row)
 
         await self._committer.insist(work)

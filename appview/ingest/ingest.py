@@ -20,6 +20,7 @@ from appview.ingest.fetch import RepoFetcher
 from appview.ingest.pipeline import Pipeline
 from appview.ingest.queues import ByteQueue
 from appview.ingest.reconcile import Reconciler
+from appview.ingest.repairs import Repairs
 from appview.ingest.source import Firehose, endpoint
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Ingest:
         self._client = HttpClient(allow_loopback=settings.allow_loopback)
         open_registration = settings.registration == "open"
         self._committer = Committer(control, pool, clock, random=rng, sleep=sleep)
+        self._repairs = repairs = Repairs(control, pool, clock)
+        self._committer.broken = repairs.ask
         self._declarations = Declarations(
             control, access, pool, self._committer, clock, open_registration=open_registration
         )
@@ -76,7 +79,7 @@ class Ingest:
             open_registration=open_registration,
         )
         self._reconciler = Reconciler(
-            control, access, pool, self._committer, self._pipeline, self._declarations, clock
+            control, access, pool, self._committer, self._pipeline, self._declarations, repairs, clock
         )
         self._backfill = Backfill(
             RepoFetcher(self._client, resolver, clock, settings.data),
@@ -89,11 +92,16 @@ class Ingest:
             random=rng,
             retry=retry,
         )
+        self._declarations.broken = repairs.ask
         self._declarations.changed = self._reconciler.reconcile
         self._pipeline.wanted = self._backfill.want
         self._pipeline.purge = self._reconciler.purge
         self._queues: dict[str, ByteQueue[Item]] = {}
         self._firehoses: dict[str, Firehose] = {}
+
+    async def prepare(self) -> None:
+        """Look at the files before anybody opens a space."""
+        await self._repairs.look_for_lost()
 
     def stop(self) -> None:
         """Make `run` write what it has and end."""

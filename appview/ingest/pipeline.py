@@ -34,6 +34,7 @@ from appview.ingest.frames import AccountEvent, CommitEvent, SyncEvent, concerns
 from appview.ingest.pending import Pending
 from appview.ingest.roster import Roster
 from appview.ingest.route import RecordChange, judge_config, refusals, route_commit
+from appview.memory.values import Visibility
 from lexicons.data import cid_from_text, cid_text
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY, NAMESPACE
 
@@ -86,6 +87,7 @@ class Pipeline:
         self.pending = Pending()
         self.settling: set[tuple[SpaceUri, Did]] = set()  # filled, but not on disk yet
         self.attempts: dict[Did, int] = {}  # the engine's number of the resync it waits for
+        self.turns: Counter[Did] = Counter()  # how often an account came or went since the start
         self.lock = asyncio.Lock()
         self.events: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
@@ -156,8 +158,11 @@ class Pipeline:
     async def _gap(self, source: str, gap: Gap) -> None:
         """Compare every repo with its host: something may have been lost here."""
         log.warning("events may be missing", source=source, reason=gap.reason, repos=len(self.rows))
-        for did in list(self.rows):
+        for did, row in list(self.rows.items()):
             await self.carry_out(self.engine.desynchronize(did))
+            if row.status != "active":  # it may have come back unheard
+                self.note(did, retry_at=self._clock())
+                self.wanted(did)
 
     # Commands
 
@@ -180,7 +185,7 @@ class Pipeline:
                         self.note(did)
                     self.wanted(did)
                 case AccountStatus(did, active, status):
-                    await self._account(did, status or ("active" if active else "inactive"))
+                    await self._account(did, "active" if active else status or "inactive")
                 case IdentityChanged(did):
                     self._resolver.forget(did)
                 case Untracked(did, event):
@@ -233,9 +238,14 @@ class Pipeline:
     async def _account(self, did: Did, status: str) -> None:
         log.info("account status", did=did, status=status)
         self.events[f"account {status}"] += 1
-        self.note(did, status=status)
+        self.turns[did] += 1
         if status == "deleted" and self.purge is not None:
+            self.note(did, status=status)
             await self.purge(did)
+            return
+        visibility = Visibility(did, status != "active")
+        self._committer.add(dict.fromkeys(self.roster.of(did), visibility), 0)
+        self.note(did, status=status)
 
     async def _untracked(self, did: Did, event: CommitEvent) -> None:
         """Follow an account that seems to declare a space: whether it does, its repo says."""
@@ -272,6 +282,7 @@ class Pipeline:
         self.engine.untrack(did)
         self.rows.pop(did, None)
         self.attempts.pop(did, None)
+        self.turns.pop(did, None)
         self.pending.drop(did)
 
     # Identities

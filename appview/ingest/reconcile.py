@@ -18,9 +18,11 @@ import structlog
 
 from appview.access.subjects import Account
 from appview.control import RepoRow
-from appview.errors import AppviewError
+from appview.errors import AppviewError, StoreError
 from appview.ingest.roster import build, mark
 from appview.ingest.route import reads_attributes
+from appview.memory.values import Visibility
+from appview.sqlite import is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from appview.ingest.committer import Committer
     from appview.ingest.declarations import Declarations
     from appview.ingest.pipeline import Pipeline
+    from appview.ingest.repairs import Repairs
     from appview.memory.pool import SpacePool
     from appview.memory.scope import Scope
     from lexicons.spaces import SpaceUri
@@ -53,6 +56,7 @@ class Reconciler:
         committer: Committer,
         pipeline: Pipeline,
         declarations: Declarations,
+        repairs: Repairs,
         clock: Clock,
     ) -> None:
         self._control = control
@@ -61,6 +65,7 @@ class Reconciler:
         self._committer = committer
         self._pipeline = pipeline
         self._declarations = declarations
+        self._repairs = repairs
         self._clock = clock
 
     async def run(self) -> None:
@@ -70,7 +75,7 @@ class Reconciler:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 version = await self._version()
-                if version != seen:
+                if version != seen or self._repairs.asked:
                     async with self._pipeline.lock:
                         await self.reconcile()
                     seen = version
@@ -90,6 +95,7 @@ class Reconciler:
         spaces = await self._control.spaces()
         _, rules = await self._control.rules()
         rows = {row.did: row for row in await self._control.repos()}
+        await self._repairs.carry_out(spaces, self._committer, self._pipeline)
         filled = await self._control.memberships()
         filled_by = await self._control.marks()
         known = [space.uri for space in spaces]
@@ -132,6 +138,8 @@ class Reconciler:
         if (space, did) in self._pipeline.settling:
             return
         state = self._pipeline.engine.state(did)
+        if state is not None:
+            self._committer.add({space: Visibility(did, not state.active)}, 0)
         self._pipeline.pending.begin(did, space, state.rev if state is not None else None)
         self._pipeline.wanted(did)
 
@@ -139,8 +147,12 @@ class Reconciler:
         """Take out at once what an author may not write any more."""
 
         async def work() -> None:
-            async with self._pool.use(space) as store:
-                gone = await store.withdraw(did, scope)
+            gone = 0
+            try:
+                async with self._pool.use(space) as store:
+                    gone = await store.withdraw(did, scope)
+            except StoreError as error:
+                await self._give_up(space, error)
             await self._control.put_membership(space, did, "pending")
             log.info("rights of an author change", space=space, author=did, withdrawn=gone)
 
@@ -150,8 +162,18 @@ class Reconciler:
         """Read what besides rules decides whether a scope has a record."""
         if not reads_attributes(scope) or not self._pool.exists(space):
             return ()
-        async with self._pool.use(space) as store:
-            return await store.path_tags()
+        try:
+            async with self._pool.use(space) as store:
+                return await store.path_tags()
+        except StoreError as error:
+            await self._give_up(space, error)
+            return ()
+
+    async def _give_up(self, space: SpaceUri, error: StoreError) -> None:
+        """Have a file that is beyond use made anew; raise where it is something else."""
+        if not is_damage(error):
+            raise error
+        await self._repairs.ask(space, error)
 
     async def _empty(self, space: SpaceUri, did: Did) -> None:
         log.info("author leaves space", space=space, author=did)
@@ -180,6 +202,9 @@ class Reconciler:
         log.info("account purged", did=did, spaces=len(spaces))
 
     async def _remove(self, space: SpaceUri, did: Did) -> None:
-        async with self._pool.use(space) as store:
-            await store.remove_author(did)
+        try:
+            async with self._pool.use(space) as store:
+                await store.remove_author(did)
+        except StoreError as error:
+            await self._give_up(space, error)
         await self._control.put_membership(space, did, "pending")

@@ -42,6 +42,14 @@ CREATE TABLE memberships (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX memberships_by_did ON memberships (did);
 
+-- Spaces whose files are to be put right: what follows from the facts is derived anew (mend), or the file is
+-- made anew from the authors' repos (rebuild).
+CREATE TABLE repairs (
+    space    TEXT PRIMARY KEY,
+    kind     TEXT NOT NULL CHECK (kind IN ('mend', 'rebuild')),
+    asked_at INTEGER NOT NULL              -- microseconds since 1970
+) STRICT, WITHOUT ROWID;
+
 -- How far each source has been read: everything up to `position` is in the files it feeds.
 CREATE TABLE cursors (
     source     TEXT PRIMARY KEY,

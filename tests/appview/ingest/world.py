@@ -99,6 +99,7 @@ class World:
             self.ingest = Ingest(
                 chosen, self.control, self.access, self.pool, now, sleep=no_wait, retry=QUICK, rng=lambda: 0.5
             )
+            await self.ingest.prepare()
             task = asyncio.create_task(self.ingest.run())
             try:
                 yield self
@@ -152,6 +153,20 @@ class World:
             return []
         async with self.pool.use(space) as store:
             return await store.list(EVERYTHING, limit=100_000)
+
+    async def shown(self, space: SpaceUri) -> set[str]:
+        """List the texts that a reader of everything is shown."""
+        async with self.pool.use(space) as store:
+            return {fact.text for fact in await store.list(store.visible(EVERYTHING), limit=100_000)}
+
+    async def until_shown(self, space: SpaceUri, texts: Iterable[str]) -> None:
+        """Wait until a reader is shown exactly these texts."""
+        wanted = set(texts)
+
+        async def the_same() -> bool:
+            return await self.shown(space) == wanted
+
+        await self.until(the_same)
 
     async def texts(self, space: SpaceUri) -> set[str]:
         """List the texts that a space holds."""

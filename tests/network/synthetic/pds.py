@@ -166,6 +166,8 @@ class Pds(Serving):
         self.fail_with: int | None = None  # answer every method but the firehose with this status
         self.retry_after: str | None = None  # sent with `fail_with`
         self.export: dict[str, bytes] = {}  # DID -> what getRepo answers instead
+        self.gate: asyncio.Event | None = None  # getRepo sends what it read before once this is set
+        self.declared_bytes: int | None = None  # what getRepo says that it will send
         self.trickle_seconds: float | None = None  # send getRepo one byte in this time
         self.page_size = 500
 
@@ -215,7 +217,11 @@ class Pds(Serving):
         if refusal is not None:
             return refusal
         body = self.export[did] if did in self.export else self.accounts[did].export()
+        if self.gate is not None:
+            await self.gate.wait()
         response = web.StreamResponse(headers={"Content-Type": "application/vnd.ipld.car"})
+        if self.declared_bytes is not None:
+            response.content_length = self.declared_bytes
         await response.prepare(request)
         step = 65_536 if self.trickle_seconds is None else 1
         with contextlib.suppress(ConnectionError):

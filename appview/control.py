@@ -284,7 +284,7 @@ class Control:
 
         def work(connection: Connection) -> bool:
             changed = connection.execute(
-                "UPDATE repos SET sync_state = 'pending', retry_at = NULL, updated_at = ? WHERE did = ?",
+                "UPDATE repos SET sync_state = 'pending', retry_at = ?1, updated_at = ?1 WHERE did = ?2",
                 (now, did),
             )
             return changed.rowcount > 0

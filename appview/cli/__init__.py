@@ -13,6 +13,7 @@ from appview.cli.rules import policy
 from appview.cli.serving import serve
 from appview.cli.spaces import member, space
 from appview.cli.tokens import token
+from appview.cli.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ def cli() -> None:
 
 cli.add_command(serve)
 cli.add_command(status)
+cli.add_command(verify)
 cli.add_command(member)
 cli.add_command(space)
 cli.add_command(policy)

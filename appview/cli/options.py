@@ -79,6 +79,13 @@ def _read_did(_context: click.Context, parameter: click.Parameter, value: str) -
         raise click.BadParameter(reason, param=parameter) from None
 
 
+def _read_optional_space(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> SpaceUri | None:
+    return None if value is None else _read_space(context, parameter, value)
+
+
+optional_space_argument = click.argument("space", required=False, callback=_read_optional_space)
 space_argument = click.argument("space", callback=_read_space)
 did_argument = click.argument("did", callback=_read_did)
 

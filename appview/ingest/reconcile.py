@@ -117,8 +117,8 @@ class Reconciler:
         for did, row in rows.items():
             if did not in pipeline.rows:
                 await pipeline.follow(row)  # it seemed to declare a space when the program ended
-            elif row.sync_state == "pending" and pipeline.rows[did].sync_state == "synchronized":
-                await pipeline.carry_out(pipeline.engine.desynchronize(did))  # the command line asks for it
+            elif row.sync_state == "pending" and pipeline.rows[did].sync_state != "pending":
+                await self._compare(did)  # the command line asks for it
         for space, did in wanted:
             pair = (space, did)
             if filled.get(pair) == "synced" and filled_by[pair] == pipeline.marks[pair]:
@@ -130,6 +130,14 @@ class Reconciler:
         for space, did in filled.keys() - wanted:
             if space in known:
                 await self._empty(space, did)
+
+    async def _compare(self, did: Did) -> None:
+        """Fetch a repo whole, whatever is thought of it."""
+        pipeline = self._pipeline
+        if pipeline.rows[did].sync_state == "synchronized":
+            await pipeline.carry_out(pipeline.engine.desynchronize(did))
+        pipeline.note(did, retry_at=self._clock())
+        pipeline.wanted(did)
 
     async def fill(self, space: SpaceUri, did: Did, *, known_pair: bool) -> None:
         """Hold a space back from an author's commits until it has the author's repo. The lock is held."""

@@ -15,7 +15,7 @@ import structlog
 from appview.sqlite import is_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from appview.clock import Clock
     from appview.control import Control, SpaceRow
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from appview.ingest.committer import Committer
     from appview.ingest.pipeline import Pipeline
     from appview.memory.pool import SpacePool
+    from appview.memory.tags import PathTag
     from lexicons.spaces import SpaceUri
 
 log = structlog.get_logger(__name__)
@@ -70,6 +71,8 @@ class Repairs:
 
     async def _mend(self, space: SpaceUri) -> bool:
         """Derive what can be derived; false where that does not make the file right."""
+        if not self._pool.exists(space):
+            return False
         try:
             async with self._pool.use(space) as store:
                 await store.mend()
@@ -80,12 +83,25 @@ class Repairs:
         log.info("space mended", space=space, findings=len(findings))
         return not findings
 
+    async def _path_tags(self, space: SpaceUri) -> Sequence[tuple[str, PathTag]]:
+        if not self._pool.exists(space):
+            return ()
+        try:
+            async with self._pool.use(space) as store:
+                return await store.path_tags()
+        except Exception as error:  # noqa: BLE001 - a file in any state
+            log.error("what paths say is lost with the file", space=space, error=repr(error))
+            return ()
+
     async def _rebuild(self, row: SpaceRow, asked_at: int, pipeline: Pipeline) -> None:
         space = row.uri
         await self._control.begin_refill(space)
+        tags = await self._path_tags(space)
         await self._pool.set_aside(space, f".damaged-{asked_at}")
         async with self._pool.use(space) as store:
             await store.configure(row.config)
+            for path, tag in tags:  # no repo holds what the space says of its paths
+                await store.set_path_tag(path, tag.key, tag.value, tag.protected)
         # Whoever was about to be noted as filled was filled into the old file.
         for did in [did for settling, did in pipeline.settling if settling == space]:
             pipeline.settling.discard((space, did))

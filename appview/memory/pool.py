@@ -103,6 +103,14 @@ class SpacePool:
             _set_aside(self.path(space), suffix)
             self._changed.notify_all()
 
+    async def forget(self) -> None:
+        """Close every file that nobody uses; another process may be about to replace some."""
+        async with self._changed:
+            for space, place in list(self._places.items()):
+                if not place.users:
+                    self._evict(space, place)
+            await self._changed.wait_for(lambda: not any(place.closing for place in self._places.values()))
+
     async def close(self) -> None:
         """Refuse new users, wait for the present ones and close every file."""
         async with self._changed:

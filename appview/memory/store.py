@@ -18,6 +18,8 @@ from appview.memory.check import check
 from appview.memory.configure import configure
 from appview.memory.hidden import hidden_authors, without
 from appview.memory.mend import mend
+from appview.memory.paths import PathTree
+from appview.memory.rights import is_writable
 from appview.memory.stored import authors_of, refresh_keywords, versions_of
 from appview.memory.values import Filters
 from appview.memory.writer import Writer
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from appview.memory.reads import Position
     from appview.memory.scope import Scope
     from appview.memory.tags import PathTag
-    from appview.memory.values import Applied, Fact, PathNode, SpaceStatus, Update
+    from appview.memory.values import Applied, Change, Fact, PathNode, RepoUpdate, SpaceStatus, Update
     from appview.memory.writer import Version
     from appview.sqlite import Connection
     from lexicons.configs import Config
@@ -123,6 +125,10 @@ class SpaceStore:
     def visible(self, scope: Scope) -> Scope:
         """Narrow what somebody may read by what nobody is shown. Whoever answers a reader asks here."""
         return without(scope, self._hidden)
+
+    async def is_hidden(self, author: Did) -> bool:
+        """Tell whether readers are shown nothing of an author, as the file has it."""
+        return author in await self.database.read(hidden_authors)
 
     async def configure(self, config: Config | None) -> None:
         """Follow the space's config: judge all records again, build, promote or drop indexes."""
@@ -258,6 +264,15 @@ class SpaceStore:
     async def authors(self) -> frozenset[Did]:
         """List everyone of whom the space holds or has left out a record."""
         return await self.database.read(authors_of)
+
+    async def writable(self, update: RepoUpdate) -> Sequence[Change]:
+        """List those changes that the author may make, by what counts in this space."""
+
+        def work(connection: Connection) -> list[Change]:
+            tree = PathTree(connection)
+            return [each for each in update.changes if is_writable(tree, update.author, each, update.scope)]
+
+        return await self.database.read(work)
 
     async def versions(self, author: Did) -> dict[str, Version]:
         """Read an author's indexed memories by record key, as the records they were made from."""

@@ -2,6 +2,7 @@
 #   make demo    set everything up and show the main job on a real PDS (make demo KEEP=1 leaves it running)
 #   make test    pass the tests
 #   make check   lint and types
+#   make soak    kill -9 and fuzz for long; KILLS, EXAMPLES and SEED say how long and which (KILLS=200)
 #   make bench   measure; ONLY=<name prefix> runs a part
 #   make lock    renew the lock files after a change of dependencies
 
@@ -13,18 +14,27 @@ NODE_MODULES := tests/network/node_modules
 ONLY   ?=
 KEEP   ?=
 ARGS   ?=
+KILLS  ?= 200
+EXAMPLES ?= 5000
+SEED   ?= 20261130
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check bench lock clean
+.PHONY: help demo test soak check bench lock clean
 
 help:
-	@sed -n '2,6p' Makefile | cut -c3-
+	@sed -n '2,7p' Makefile | cut -c3-
 
 demo: $(VENV)/ready $(NODE_MODULES)/.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(ARGS)
 
 test: $(VENV)/ready $(NODE_MODULES)/.ready
 	$(BIN)/python -m pytest $(ARGS)
+
+# Seeds are printed and fixed: what fails once fails again.
+soak: $(VENV)/ready
+	ENGRAM_TEST_KILLS=$(KILLS) ENGRAM_TEST_SEED=$(SEED) $(BIN)/python -m pytest -q tests/appview/test_service.py -k killing
+	ENGRAM_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q --hypothesis-seed=$(SEED) --timeout=3600 \
+	  tests/appview/ingest/test_fuzz.py tests/appview/ingest/test_engine_properties.py
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

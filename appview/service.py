@@ -18,6 +18,7 @@ from appview.control import Control
 from appview.errors import AppviewError
 from appview.ingest.ingest import Ingest
 from appview.memory.pool import SpacePool
+from appview.observing import metrics_app, told_to_the_command_line
 from appview.search.analysis import ANALYSIS
 from appview.xrpc.app import make_app
 from appview.xrpc.context import Context
@@ -61,7 +62,12 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         running = asyncio.create_task(ingest.run(), name="ingest")
         try:
             stopping = stack.enter_context(_signals())
-            async with _listening(make_app(context), settings) as url:
+            await stack.enter_async_context(told_to_the_command_line(settings, ingest, now))
+            if settings.metrics is not None:
+                app = metrics_app(settings, ingest)
+                url = await stack.enter_async_context(_listening(app, *settings.metrics, "--metrics"))
+                log.info("metrics", url=f"{url}/metrics")
+            async with _listening(make_app(context), settings.host, settings.port, "--port") as url:
                 log.info("listening", url=url, sources=list(settings.source))
                 if ready is not None:
                     ready(url)
@@ -75,15 +81,15 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
 
 
 @asynccontextmanager
-async def _listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+async def _listening(app: web.Application, address: str, port: int, flag: str) -> AsyncIterator[str]:
+    host = f"[{address}]" if ":" in address else address
     try:
-        async with listening(app, settings.host, settings.port) as port:
-            yield f"http://{host}:{port}"
+        async with listening(app, address, port) as chosen:
+            yield f"http://{host}:{chosen}"
     except OSError as error:
         raise AppviewError(
-            f"cannot listen on {host}:{settings.port}: {error.strerror}",
-            hint="see --host and --port; port 0 takes any that is free",
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint=f"see {flag}; port 0 takes any that is free",
         ) from error
 
 

@@ -134,6 +134,13 @@ def _url(*schemes: str, bare: bool) -> Callable[[object], str]:
     return parse
 
 
+def _address(value: object) -> tuple[str, int]:
+    match = re.fullmatch(r"\[?([^\[\]\s]+?)\]?:(\d{1,5})", _text(value), re.ASCII)
+    if match is None or int(match[2]) > MAX_PORT:
+        raise ValueError("must be an address and a port, such as 127.0.0.1:9420")
+    return match[1], int(match[2])
+
+
 def _urls(*schemes: str) -> Callable[[object], tuple[str, ...]]:
     one = _url(*schemes, bare=False)
 
@@ -219,6 +226,13 @@ class Settings:
         _url("https", "http", bare=True),
         "Address under which others reach this service. The service's DID is made from it.",
         shown="none; the DID is that of `localhost` and the port",
+    )
+    metrics: tuple[str, int] | None = _setting(
+        None,
+        "address:port",
+        _address,
+        "Address and port of `/metrics`, for Prometheus. Not for the public: it names sources and hosts.",
+        shown="none; there are no metrics",
     )
     plc_url: str = _setting(
         "https://plc.directory",

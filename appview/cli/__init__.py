@@ -9,6 +9,7 @@ import click
 
 from appview.cli.output import report
 from appview.cli.overview import status
+from appview.cli.repos import repos
 from appview.cli.rules import policy
 from appview.cli.serving import serve
 from appview.cli.spaces import member, space
@@ -29,6 +30,7 @@ def cli() -> None:
 
 cli.add_command(serve)
 cli.add_command(status)
+cli.add_command(repos)
 cli.add_command(verify)
 cli.add_command(member)
 cli.add_command(space)

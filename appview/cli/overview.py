@@ -11,6 +11,7 @@ import click
 from appview.cli.options import opened, run_async, settings_options
 from appview.cli.output import json_option, show, table
 from appview.folder import holder, space_file_name
+from appview.telemetry import database_sizes, read_live
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,7 @@ async def _gather(settings: Settings, control: Control, access: Access) -> dict[
             for repo in repos
             if repo.error is not None
         ],
+        "live": read_live(settings.data),
         "sources": [
             {"source": source, "position": position, "updatedAt": _instant(updated_at)}
             for source, (position, updated_at) in (await control.cursors()).items()
@@ -78,6 +80,9 @@ async def _gather(settings: Settings, control: Control, access: Access) -> dict[
         "bytes": {
             "control": _size(settings.control_file),
             "spaces": sum(path.stat().st_size for path in settings.spaces_folder.glob("*")),
+            "wal": sum(
+                log for _, log in database_sizes(settings.control_file, settings.spaces_folder).values()
+            ),
         },
     }
 
@@ -86,7 +91,11 @@ def _lines(status: dict[str, Any]) -> Iterator[str]:
     running = f"process {status['process']}" if status["process"] is not None else "not running"
     yield f"{status['data']}: {running}, {status['rules']} rules (version {status['policyVersion']})"
     sizes = status["bytes"]
-    yield f"on disk: {_amount(sizes['control'])} control, {_amount(sizes['spaces'])} spaces"
+    yield f"on disk: {_amount(sizes['control'])} control, {_amount(sizes['spaces'])} spaces, of that"
+    yield f"  {_amount(sizes['wal'])} in write-ahead logs"
+    if status["live"] is not None:
+        yield "now:"
+        yield from _live_lines(status["live"])
     yield "spaces: " + (str(len(status["spaces"])) if status["spaces"] else "none")
     yield from table(
         [
@@ -112,6 +121,30 @@ def _lines(status: dict[str, Any]) -> Iterator[str]:
         [[row["source"], f"at {row['position']}", f"since {row['updatedAt']}"] for row in status["sources"]],
         indent="  ",
     )
+
+
+def _live_lines(live: dict[str, Any]) -> Iterator[str]:
+    """Tell what the running server says of itself."""
+    for source, each in live["sources"].items():
+        state = "connected" if each["connected"] else "NOT CONNECTED"
+        lag = each.get("lag seconds")
+        told = [state, f"{each.get('lag seq') or 0} behind in seq"]
+        if lag is not None:
+            told.append(f"last event was {lag:.1f} s old when it was taken")
+        if each.get("last event") is not None:
+            told.append(f"at {_instant(each['last event'])}")
+        yield f"  {source}: {', '.join(told)}"
+    for name in ("events", "records", "rejects"):
+        rates, totals = live["rates"][name], live[name]
+        shown = ", ".join(f"{rates.get(key, 0):g}/s {key} ({total})" for key, total in sorted(totals.items()))
+        yield f"  {name}: {shown or 'none'}"
+    waiting, writing = live["repos"], live["writing"]
+    yield (
+        f"  waiting: {waiting['to fetch']} repos to fetch, {waiting['waiting events']} events behind repos,"
+        f" {writing['updates']} updates for the disk"
+    )
+    if live["failing"] is not None:
+        yield f"  CANNOT WRITE: {live['failing']}"
 
 
 def _instant(micros: int) -> str:

@@ -79,6 +79,7 @@ class Committer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.outcomes: Counter[str] = Counter()
+        self.written: dict[str, int] = {}  # how far each source is on disk
         self.failing: str | None = None  # why nothing can be written at the moment
         # Awaited before the cursor may pass what a file could not take.
         self.broken: Callable[[SpaceUri, StoreError], Awaitable[None]] = _ignore
@@ -104,6 +105,11 @@ class Committer:
         self._behind = asyncio.Event()  # control.db is
         self._at_once = asyncio.Event()  # somebody waits for it
         self._checkpoint_due = 0.0
+
+    @property
+    def open(self) -> tuple[int, int]:
+        """How many updates are not written yet, and about how many bytes they hold."""
+        return self._open_updates, self._open_bytes
 
     async def room(self) -> None:
         """Wait until another update may be added."""
@@ -233,6 +239,7 @@ class Committer:
             await self._control.put_repos(repos)
         for source, position in positions.items():
             await self._control.set_cursor(source, position, self._clock())
+            self.written[source] = position
 
     async def _write_space(self, space: SpaceUri, updates: list[Update]) -> None:
         async def apply() -> None:

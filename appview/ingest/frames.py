@@ -11,6 +11,7 @@ skipped.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ import cbrrr
 from appview.ingest.errors import MalformedFrame
 from lexicons.bombs import refuse_bombs
 from lexicons.data import CID_BYTES, DAG_CBOR_PREFIX, RAW_PREFIX, Link
+from lexicons.datetimes import parse_micros
 from lexicons.errors import ContractError, InvalidSyntax
 from lexicons.syntax import Did, Nsid, RecordKey, Tid
 
@@ -30,6 +32,8 @@ MAX_BLOCKS_BYTES: Final = 2_000_000  # sync spec, the blocks of a commit
 MAX_OPS: Final = 200  # sync spec, operations of a commit
 MAX_TEXT: Final = 2_048  # characters kept of a host's own message
 MAX_SEQ: Final = 2**63 - 1  # a CBOR integer of the data model
+MAX_TIMES: Final = 8  # places in a message that are taken for its time, one of which is
+_TIME: Final = b"dtimex"  # the key `time`, and the type of a text of 24 bytes and more
 
 # Canonical DAG-CBOR leaves one way to write {"t": "#commit", "op": 1}.
 _COMMIT_HEADER: Final = b"\xa2\x61t\x67#commit\x62op\x01"
@@ -189,6 +193,19 @@ def frame_seq(frame: bytes) -> int | None:
     except MalformedFrame:
         return None
     return seq if type(seq) is int and 0 <= seq <= MAX_SEQ else None
+
+
+def frame_time(frame: bytes) -> int | None:
+    """Read when a message says that it was sent, in microseconds, without a parse; None where it does not."""
+    at = -1
+    for _ in range(MAX_TIMES):
+        at = frame.find(_TIME, at + 1)
+        start = at + len(_TIME) + 1
+        if at < 0 or start > len(frame):
+            return None
+        with suppress(ContractError, UnicodeDecodeError):
+            return parse_micros(frame[start : start + frame[start - 1]].decode())
+    return None
 
 
 def _two_objects(frame: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ from appview.ingest.committer import Committer
 from appview.ingest.declarations import Declarations
 from appview.ingest.engine import Engine
 from appview.ingest.fetch import RepoFetcher
+from appview.ingest.frames import frame_time
 from appview.ingest.pipeline import Pipeline
 from appview.ingest.queues import ByteQueue
 from appview.ingest.reconcile import Reconciler
@@ -165,6 +167,7 @@ class Ingest:
                     else round(now - firehose.heard_at, 1),
                     "queued": len(self._queues[source]),
                     "queued_bytes": self._queues[source].bytes,
+                    **self._progress(source, firehose.position),
                 }
                 for source, firehose in self._firehoses.items()
             },
@@ -174,13 +177,30 @@ class Ingest:
             "configs": dict(self._declarations.outcomes),
             "repos": {
                 "followed": len(self._pipeline.rows),
+                "states": dict(Counter(row.sync_state for row in self._pipeline.rows.values())),
+                "accounts": dict(Counter(row.status for row in self._pipeline.rows.values())),
                 "synchronized": sum(row.sync_state == "synchronized" for row in self._pipeline.rows.values()),
                 "to fetch": self._backfill.waiting,
                 "fetches": dict(self._backfill.outcomes),
                 "waiting events": waiting,
                 "waiting bytes": waiting_bytes,
             },
+            "writing": dict(zip(("updates", "bytes"), self._committer.open, strict=True)),
             "failing": self._committer.failing,
+        }
+
+    def _progress(self, source: str, position: int) -> dict[str, Any]:
+        """Tell how far a source is behind: its last event when it was taken, what is on disk in seq."""
+        taken_at, item = self._pipeline.taken.get(source, (None, None))
+        said = frame_time(item) if isinstance(item, bytes) else None
+        written = self._committer.written.get(source)
+        return {
+            "last event": taken_at,
+            "lag seconds": None
+            if said is None or taken_at is None
+            else max(0.0, (taken_at - said) / 1_000_000),
+            "written": written,
+            "lag seq": None if written is None else max(0, position - written),
         }
 
 

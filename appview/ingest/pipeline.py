@@ -88,6 +88,7 @@ class Pipeline:
         self.settling: set[tuple[SpaceUri, Did]] = set()  # filled, but not on disk yet
         self.attempts: dict[Did, int] = {}  # the engine's number of the resync it waits for
         self.turns: Counter[Did] = Counter()  # how often an account came or went since the start
+        self.taken: dict[str, tuple[int, Item]] = {}  # when a source's last event was taken, and what it was
         self.lock = asyncio.Lock()
         self.events: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
@@ -118,9 +119,12 @@ class Pipeline:
                 group = items[start : start + BATCH_FRAMES]
                 for item in group:
                     await (self._frame(item) if isinstance(item, bytes) else self._gap(source, item))
-                position = next((seq for item in reversed(group) if (seq := _seq(item)) is not None), None)
-                if position is not None:
-                    self._committer.reached(source, position)
+                last = next(
+                    ((seq, item) for item in reversed(group) if (seq := _seq(item)) is not None), None
+                )
+                if last is not None:
+                    self._committer.reached(source, last[0])
+                    self.taken[source] = (self._clock(), last[1])
                 await self._committer.room()
         await asyncio.sleep(0)
 

@@ -71,6 +71,7 @@ class TestPrecedence:
             "host": ("::1", "::1"),
             "port": (0, "0"),
             "public_url": ("https://engram.example", "https://engram.example/"),
+            "metrics": ("127.0.0.1:9420", " 127.0.0.1:9420 "),
             "plc_url": ("http://127.0.0.1:2582", "http://127.0.0.1:2582"),
             "allow_loopback": (True, "TRUE"),
             "registration": ("closed", "Closed"),
@@ -110,6 +111,8 @@ class TestRefusals:
         [
             ("ENGRAM_PORT", "65536", "0 to 65535"),
             ("ENGRAM_PORT", "-1", "0 to 65535"),
+            ("ENGRAM_METRICS", "9420", "an address and a port"),
+            ("ENGRAM_METRICS", "127.0.0.1:65536", "an address and a port"),
             ("ENGRAM_PORT", "8_420", "whole number"),
             ("ENGRAM_PORT", "\u0663", "whole number"),
             ("ENGRAM_MAX_OPEN_SPACES", "0", "1 to 10000"),

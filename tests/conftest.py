@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.network.fixtures", "tests.models"]
 
 # A slow or busy machine is no fault of the code; the timeout of each test still holds.
+# `ENGRAM_TEST_EXAMPLES` makes every property be tried so many times.
+EXAMPLES = int(os.environ.get("ENGRAM_TEST_EXAMPLES", "0"))
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 

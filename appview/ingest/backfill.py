@@ -97,7 +97,7 @@ class Backfill:
         row, state = self._pipeline.rows.get(did), self._pipeline.engine.state(did)
         due = self._clock()
         if row is not None and row.retry_at is not None:
-            due = row.retry_at
+            due = min(row.retry_at, due + int(MAX_RETRY_AFTER * _SECOND))  # the clock may have jumped
         elif state is not None and not state.active:
             due += int(INACTIVE_SECONDS * _SECOND)  # its host, or a relay, has just said so
         self._due[did] = min(due, self._due.get(did, due))

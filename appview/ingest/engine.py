@@ -23,7 +23,9 @@ loss, and a loss means a resync.
 
 A signature that fails while the last forced refresh is less than a minute old is refused, and the document is
 looked at again when the minute is over: if the key has changed by then, what was refused may have been true,
-and the repo is fetched whole. Times are microseconds since 1970 and are passed in.
+and the repo is fetched whole. A rev that is refused because it is ahead of the time may have been true too,
+where our own clock is behind: when the time has come there, the repo is fetched. Times are microseconds since
+1970 and are passed in.
 """
 
 from __future__ import annotations
@@ -46,10 +48,11 @@ from appview.ingest.commands import (
     SyncState,
     Untracked,
 )
-from appview.ingest.commits import ProvenCommit, check_rev, prove_commit, prove_sync
+from appview.ingest.commits import MAX_FUTURE, ProvenCommit, check_rev, prove_commit, prove_sync
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
 from lexicons.ids import NAMESPACE
+from lexicons.syntax import Tid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000  # microseconds
 REFRESH_INTERVAL: Final = 60 * SECOND  # sync spec: not more than one forced refresh a minute and DID
+EARLY_INTERVAL: Final = 600 * SECOND  # ours: between two looks at a repo because of revs ahead of the time
 IDENTITY_RETRY: Final = 5 * SECOND  # ours: first wait after a DID could not be resolved; doubles
 MAX_IDENTITY_RETRY: Final = 600 * SECOND  # ours
 MAX_WAITING_EVENTS: Final = 1_000  # ours, a repo
@@ -88,6 +92,7 @@ class _Repo:
     fetch_again: bool = False  # the document changed while it was fetched
     identity_failures: int = 0
     refreshed_at: int | None = None  # the last forced refresh
+    looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
     suspected: bool = False  # a signature was refused without a refresh; look again when it is due
     resyncing: bool = False
     resync_again: bool = False  # something was lost while the repo was fetched
@@ -114,6 +119,7 @@ class Engine:
         self._repos: dict[Did, _Repo] = {}
         self._names: set[bytes] = set()
         self._due: dict[Did, int] = {}  # when to look at an identity again
+        self._early: dict[Did, int] = {}  # when a rev that was refused as ahead of the time is so no more
         self._waiting_bytes = 0
         self._attempts = 0
 
@@ -155,6 +161,7 @@ class Engine:
             self._clear(repo)
             self._names.discard(did.encode())
             self._due.pop(did, None)
+            self._early.pop(did, None)
 
     def desynchronize(self, did: Did, reason: ResyncReason = "asked") -> list[Command]:
         """Take back trust in a repo's state, for instance because an `Apply` failed; asks for a resync."""
@@ -237,6 +244,10 @@ class Engine:
     def tick(self, now: int) -> list[Command]:
         """Ask again for the identities whose time has come. Call it every few seconds."""
         commands: list[Command] = []
+        for did in [did for did, due in self._early.items() if due <= now]:
+            del self._early[did]
+            self._repos[did].looked_early_at = now
+            commands += self.desynchronize(did, "future-rev")
         for did in [did for did, due in self._due.items() if due <= now]:
             del self._due[did]
             repo = self._repos[did]
@@ -246,6 +257,13 @@ class Engine:
 
     # Inside
 
+    def _note_early(self, repo: _Repo, rev: str, now: int) -> None:
+        """Look at a repo again once a rev that was refused is not ahead any more: the clock may be wrong."""
+        due = Tid(rev).micros - MAX_FUTURE
+        if repo.looked_early_at is not None:
+            due = max(due, min(repo.looked_early_at, now) + EARLY_INTERVAL)
+        self._early[repo.did] = min(due, self._early.get(repo.did, due))
+
     def _news(self, repo: _Repo, event: _RepoNews, host: str | None, now: int) -> list[Command]:
         if not repo.active:
             return [Drop(repo.did, "account-inactive")]
@@ -254,6 +272,7 @@ class Engine:
         try:
             check_rev(event.rev, now)
         except Rejected as error:
+            self._note_early(repo, event.rev, now)
             return [Drop(repo.did, error.reason, error.detail)]
         if repo.blocked or repo.waiting:
             self._wait(repo, event, host)

@@ -32,6 +32,7 @@ from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import concerns, parse_frame
 from appview.ingest.snapshots import prove_repo
 from lexicons.syntax import Did
+from tests.conftest import EXAMPLES
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Write
 
 if TYPE_CHECKING:
@@ -276,4 +277,4 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWorld.settings = settings(max_examples=EXAMPLES or 60, stateful_step_count=40, deadline=None)

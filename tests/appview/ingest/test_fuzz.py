@@ -20,6 +20,7 @@ from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, p
 from appview.ingest.mst import decode_node
 from appview.ingest.snapshots import prove_repo
 from lexicons.syntax import Did
+from tests.conftest import EXAMPLES
 from tests.network.synthetic import Account, Write
 from tests.network.synthetic.blocks import CID, encode
 
@@ -82,7 +83,7 @@ def read_message(data: bytes) -> None:
 
 
 @given(st.binary(max_size=300) | mangled(COMMIT, SYNC, ACCOUNT.identity_frame(3), ACCOUNT.account_frame(4)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES or 400, deadline=None)
 def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
     read_message(data)
 
@@ -101,13 +102,13 @@ def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
     ),
     st.sampled_from([1, -1, 0, 2, None, "1"]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES or 300, deadline=None)
 def test_any_fields_are_a_message_or_malformed(kind: str, body: dict[str, Any], op: Any) -> None:
     read_message(encode({"op": op, "t": kind}) + encode(body))
 
 
 @given(st.binary(max_size=300) | mangled(EXPORT))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES or 300, deadline=None)
 def test_any_bytes_are_a_car_a_repo_and_a_proof_or_refused(data: bytes) -> None:
     for read in (
         lambda: read_car(data),
@@ -121,7 +122,7 @@ def test_any_bytes_are_a_car_a_repo_and_a_proof_or_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=100) | mangled(*NODES) | cbor.map(encode))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES or 300, deadline=None)
 def test_any_bytes_are_a_node_or_refused(data: bytes) -> None:
     try:
         decode_node(data)
@@ -144,7 +145,7 @@ FIELDS = ("alsoKnownAs", "verificationMethod", "service")
         lambda value: json.dumps(value).encode()
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES or 300, deadline=None)
 def test_any_bytes_are_a_document_or_invalid(data: bytes) -> None:
     with contextlib.suppress(InvalidDocument):
         assert isinstance(parse_document(DID, data), Identity)
@@ -154,7 +155,7 @@ def test_any_bytes_are_a_document_or_invalid(data: bytes) -> None:
     st.text(max_size=80)
     | st.text("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz", max_size=100).map("z".__add__)
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES or 300, deadline=None)
 def test_any_text_is_a_key_or_invalid(text: str) -> None:
     for read in (
         PublicKey.from_multikey,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
+    from appview.clock import Clock
     from appview.memory.values import Fact
     from tests.network.synthetic import Account
 
@@ -79,6 +80,7 @@ class World:
             plc_url=network.plc.url,
             allow_loopback=True,
         )
+        self.clock: Clock = now
         self.control: Control
         self.access: Access
         self.pool: SpacePool
@@ -93,11 +95,18 @@ class World:
             executor = stack.enter_context(ThreadPoolExecutor(4))
             self.control = await Control.open(chosen.control_file, executor)
             stack.push_async_callback(self.control.close)
-            self.access = await Access.open(self.control, now)
-            self.pool = SpacePool(chosen.spaces_folder, executor, now, analyser=ANALYSIS)
+            self.access = await Access.open(self.control, self.clock)
+            self.pool = SpacePool(chosen.spaces_folder, executor, self.clock, analyser=ANALYSIS)
             stack.push_async_callback(self.pool.close)
             self.ingest = Ingest(
-                chosen, self.control, self.access, self.pool, now, sleep=no_wait, retry=QUICK, rng=lambda: 0.5
+                chosen,
+                self.control,
+                self.access,
+                self.pool,
+                self.clock,
+                sleep=no_wait,
+                retry=QUICK,
+                rng=lambda: 0.5,
             )
             await self.ingest.prepare()
             task = asyncio.create_task(self.ingest.run())

@@ -1,0 +1,170 @@
+"""Time: clocks that jump, a host away for an hour, a source that goes backwards, revs far ahead, late news."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import pytest
+
+from appview.clock import now
+from lexicons.ids import MEMORY
+from lexicons.syntax import Did
+from tests.appview.ingest.test_faults import several
+from tests.appview.ingest.world import World, memory, rkey
+from tests.network.synthetic import K256, Network, Write, tid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.network.synthetic import Account
+
+HOUR = 3_600_000_000  # microseconds
+
+
+class Shifted:
+    """The system's clock, put forward or back."""
+
+    def __init__(self) -> None:
+        self.shift = 0
+
+    def __call__(self) -> int:
+        return now() + self.shift
+
+
+@pytest.fixture
+def clock(world: World, monkeypatch: pytest.MonkeyPatch) -> Shifted:
+    monkeypatch.setattr("appview.ingest.backfill.MAX_SLEEP", 0.05)
+    world.clock = Shifted()
+    return world.clock
+
+
+@pytest.mark.parametrize("shift", [HOUR, -HOUR, 24 * 365 * HOUR, -24 * 365 * HOUR])
+async def test_a_clock_that_jumps_and_jumps_back_loses_nothing(
+    world: World, clock: Shifted, shift: int
+) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        clock.shift = shift
+        world.remember(bob, "meanwhile")
+        await world.until_caught_up()
+        clock.shift = 0
+        await world.until_mirrored(space, bob)
+        world.remember(bob, "after")
+        await world.until_mirrored(space, bob)
+
+
+async def test_a_rev_far_ahead_freezes_nothing_and_shows_nothing(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        fork = fork_of(bob)
+        ahead = fork.draft(_write("from tomorrow"), rev=tid(now() + 24 * HOUR))
+        firehose = world.network.pds[0].firehose
+        firehose.push(ahead.frame(firehose.next_seq()))
+        world.remember(bob, "today")
+        await world.until_mirrored(space, bob)
+        assert await world.texts(space) == {"before", "today"}
+        assert world.ingest.status()["rejects"]["future-rev"] == 1
+
+
+async def test_a_host_that_is_away_for_an_hour_is_asked_until_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appview.ingest.backfill.MAX_SLEEP", 0.05)
+    async with Network(pds=2) as network:
+        world = World(network, tmp_path)
+        clock = world.clock = Shifted()
+        async with world.running():
+            space, (bob,) = await several(world, 1)
+            carol = network.account(pds=1)
+            network.create(carol, str(MEMORY), rkey(), memory("hers"))
+            await network.pds[1].stop()
+            world.ingest._backfill._retry = _steps(4 * 60)
+            await world.join(space, carol)
+            for minute in range(0, 60, 5):
+                clock.shift = minute * 60_000_000
+                wanted = minute // 5 + 1
+                await world.until_status(lambda s, n=wanted: _failures(s) >= n)  # type: ignore[misc]
+            world.remember(bob, "meanwhile")
+            await world.until_mirrored(space, bob)
+            row = world.ingest._pipeline.rows[Did(carol.did)]
+            assert row.error is not None and row.retry_at is not None and row.attempts >= 12
+            await network.pds[1].start()
+            clock.shift = HOUR + HOUR // 6
+            await world.until_mirrored(space, carol)
+
+
+def _failures(status: dict[str, dict[str, dict[str, int]]]) -> int:
+    return status["repos"]["fetches"].get("failed: FetchError", 0)
+
+
+def _steps(seconds: float) -> object:
+    class Steps:
+        def seconds(self, _attempt: int, _random: object) -> float:
+            return seconds
+
+    return Steps()
+
+
+async def test_a_source_that_goes_backwards_is_followed(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        await world.until_caught_up()
+        firehose = world.network.pds[0].firehose
+        firehose.push(bob.draft(_write("seq 1")).frame(1), 1)
+        await world.until_mirrored(space, bob)
+
+        async def followed() -> bool:
+            return [at for at, _ in (await world.control.cursors()).values()] == [1]
+
+        await world.until(followed)
+    async with world.running():
+        world.remember(bob, "and on")
+        await world.until_mirrored(space, bob)
+
+
+async def test_one_commit_that_creates_and_deletes_the_same_record(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        key = rkey()
+        delete = Write("delete", str(MEMORY), key)
+        world.network.commit(bob, Write("create", str(MEMORY), key, memory("hardly there")), delete)
+        other = rkey()
+        world.network.commit(
+            bob,
+            _write("stays"),
+            Write("create", str(MEMORY), other, memory("x")),
+            Write("delete", str(MEMORY), other),
+        )
+        await world.until_mirrored(space, bob)
+        assert await world.texts(space) == {"before", "stays"}
+
+
+async def test_an_account_that_moved_is_not_followed_at_its_old_host(tmp_path: Path) -> None:
+    async with Network(pds=2) as network:
+        world = World(network, tmp_path)
+        async with world.running(source=tuple(pds.url for pds in network.pds)):
+            space, (bob,) = await several(world, 1)
+            old = fork_of(bob)
+            network.move(bob, 1)
+            network.rotate_key(bob, K256())
+            network.create(bob, str(MEMORY), rkey(), memory("at the new host"))
+            await world.until_mirrored(space, bob)
+            firehose = network.pds[0].firehose
+            for text in ("late", "later"):
+                firehose.push(old.draft(_write(text)).frame(firehose.next_seq()))
+            network.create(bob, str(MEMORY), rkey(), memory("and on"))
+            await world.until_mirrored(space, bob)
+            assert await world.texts(space) == {"before", "at the new host", "and on"}
+
+
+def fork_of(account: Account) -> Account:
+    """Make a second history of an account, from here on."""
+    fork = copy.copy(account)
+    fork.tree = copy.deepcopy(account.tree)
+    fork.records, fork.record_blocks = dict(account.records), dict(account.record_blocks)
+    return fork
+
+
+def _write(text: str) -> Write:
+    return Write("create", str(MEMORY), rkey(), memory(text))

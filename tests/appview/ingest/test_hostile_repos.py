@@ -1,0 +1,128 @@
+"""Whole repos that lie, stall or never end: not taken, nobody waits for them, honest ones are taken later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lexicons.ids import MEMORY
+from tests.appview.ingest.test_faults import several
+from tests.appview.ingest.test_snapshots import signed_tree
+from tests.appview.ingest.world import memory, rkey
+from tests.network.synthetic import Account
+from tests.network.synthetic import mst as trees
+from tests.network.synthetic.blocks import block_of, car
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.appview.ingest.world import World
+
+VALUE, RECORD = block_of(memory("of a false tree"))
+KEYS = sorted(
+    f"{MEMORY}/{key}" for key in (rkey() for _ in range(400)) if trees.height(f"{MEMORY}/{key}") == 0
+)
+HIGH = next(key for key in (f"{MEMORY}/{rkey()}" for _ in range(900)) if trees.height(key) == 1)
+
+
+def tree(account: Account, keys: list[str]) -> bytes:
+    root, node = trees.encode_node(keys, [VALUE] * len(keys), [None] * (len(keys) + 1))
+    return signed_tree(account, root, [(root, node), (VALUE, RECORD)])
+
+
+def bomb(account: Account) -> bytes:
+    """A chain of nodes that hold nothing but each other."""
+    blocks = [trees.encode_node([KEYS[0]], [VALUE], [None, None])]
+    for _ in range(5_000):
+        blocks.append(trees.encode_node([], [], [blocks[-1][0]]))
+    return signed_tree(account, blocks[-1][0], [*blocks, (VALUE, RECORD)])
+
+
+def cycle(account: Account) -> bytes:
+    """A node under a CID that it refers to itself: no hash can be so, so one is false."""
+    inner = trees.encode_node([KEYS[0]], [VALUE], [None, None])
+    outer = trees.encode_node([HIGH], [VALUE], [inner[0], None])
+    looping = trees.encode_node([KEYS[0]], [VALUE], [outer[0], None])
+    return signed_tree(account, outer[0], [outer, (inner[0], looping[1]), (VALUE, RECORD)])
+
+
+def wrong_root(account: Account) -> bytes:
+    blocks = account.export_blocks()
+    return car([blocks[1][0]], blocks)
+
+
+HOSTILE: dict[str, Callable[[Account], bytes]] = {
+    "truncated": lambda account: account.export()[:-50],
+    "without its records": lambda account: car([account.head[0]], account.export_blocks()[:2]),  # type: ignore[index]
+    "a wrong root": wrong_root,
+    "no root": lambda account: car([], account.export_blocks()),
+    "duplicate keys": lambda account: tree(account, [KEYS[0], KEYS[0]]),
+    "unsorted keys": lambda account: tree(account, [KEYS[1], KEYS[0]]),
+    "a wrong height": lambda account: tree(account, sorted([KEYS[0], HIGH])),
+    "a bomb of depth": bomb,
+    "a cycle": cycle,
+    "a section of 10 GB": lambda account: account.export()[:100] + b"\x80\xc8\xaf\xa0\x25" + bytes(1_000),
+}
+
+
+async def refused(world: World, lie: Callable[[Account], bytes]) -> None:
+    """Let an account with a false repo join: nothing of it is shown, others go on, the true one is taken."""
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        carol = world.network.account()
+        world.remember(carol, "hers")
+        world.network.pds[0].export[carol.did] = lie(carol)
+        await world.join(space, carol)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: Rejected", 0) >= 1)
+        world.remember(bob, "goes on")
+        await world.until_mirrored(space, bob)
+        assert await world.texts(space) == {"before", "goes on"}
+        del world.network.pds[0].export[carol.did]
+        await world.until_mirrored(space, bob, carol)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_false_repo_is_not_taken(world: World, name: str) -> None:
+    await refused(world, HOSTILE[name])
+
+
+async def test_blocks_that_nobody_names_do_no_harm(world: World) -> None:
+    async with world.running():
+        space, _ = await several(world, 1)
+        carol = world.network.account()
+        world.remember(carol, "hers")
+        blocks = [*carol.export_blocks(), *(block_of({"stray": number}) for number in range(1_000))]
+        world.network.pds[0].export[carol.did] = car([blocks[0][0]], blocks)
+        await world.join(space, carol)
+        await world.until_mirrored(space, carol)
+
+
+async def test_a_repo_that_trickles_is_given_up_and_nobody_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appview.ingest.fetch.REPO_SECONDS", 0.4)
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        carol = world.network.account()
+        world.remember(carol, "hers")
+        world.network.pds[0].trickle_seconds = 0.1  # a byte; with 0.4 s for the whole as 1 s is to 600
+        await world.join(space, carol)
+        world.remember(bob, "goes on")
+        await world.until_mirrored(space, bob)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: FetchError", 0) >= 1)
+        world.network.pds[0].trickle_seconds = None
+        monkeypatch.setattr("appview.ingest.fetch.REPO_SECONDS", 30.0)
+        await world.until_mirrored(space, carol)
+
+
+async def test_a_repo_of_10_gb_by_its_headers_is_not_even_begun(world: World) -> None:
+    async with world.running():
+        space, _ = await several(world, 1)
+        carol = world.network.account()
+        world.remember(carol, "hers")
+        world.network.pds[0].declared_bytes = 10_000_000_000
+        await world.join(space, carol)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: ResponseTooLarge", 0) >= 1)
+        world.network.pds[0].declared_bytes = None
+        await world.until_mirrored(space, carol)

@@ -1,4 +1,4 @@
-"""Time: clocks that jump, a host away for an hour, a source that goes backwards, revs far ahead, late news."""
+"""Time: clocks that jump, a host away for an hour, a source that goes backwards, revs far ahead."""
 
 from __future__ import annotations
 

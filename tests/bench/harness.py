@@ -62,13 +62,19 @@ class Figure:
 
 Benchmark = Callable[[], Awaitable[Iterable[Figure]]]
 _REGISTRY: dict[str, Benchmark] = {}
+_EXPLICIT: set[str] = set()
 
 
-def benchmark(name: str) -> Callable[[Benchmark], Benchmark]:
-    """Register a benchmark under the prefix of the names of its figures."""
+def benchmark(name: str, *, explicit: bool = False) -> Callable[[Benchmark], Benchmark]:
+    """Register a benchmark under the prefix of the names of its figures.
+
+    One that is `explicit` takes long and runs only where it is named.
+    """
 
     def register(function: Benchmark) -> Benchmark:
         _REGISTRY[name] = function
+        if explicit:
+            _EXPLICIT.add(name)
         return function
 
     return register
@@ -79,7 +85,7 @@ def selected(prefix: str) -> dict[str, Benchmark]:
     return {
         name: function
         for name, function in _REGISTRY.items()
-        if name.startswith(prefix) or prefix.startswith(name)
+        if prefix.startswith(name) or (name.startswith(prefix) and (prefix or name not in _EXPLICIT))
     }
 
 

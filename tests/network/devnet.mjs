@@ -5,7 +5,8 @@
 //
 // DIR/node_modules holds @atproto/pds and @did-plc/server (default: beside this file). When all of them
 // answer, one JSON line goes to standard output: {"plc": url, "pds": [{"url", "adminPassword"}]}. The network
-// lives until a SIGTERM or, with --stdin, until standard input closes; its data is then deleted, unless --data
+// lives until a SIGTERM or, with --stdin, until standard input closes (a line `restart` there stops and starts
+// the PDSes and prints the JSON line again); its data is then deleted, unless --data
 // named a place. Ports are free ones where none are given; --host is for containers, which have a loopback of
 // their own.
 import { randomBytes } from 'node:crypto'
@@ -14,6 +15,7 @@ import { createRequire } from 'node:module'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
+import { createInterface } from 'node:readline'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 
@@ -47,23 +49,41 @@ if (options.data === undefined) process.on('exit', () => rmSync(data, { recursiv
 const servers = []
 for (let index = 0; index < Number(options.pds); index++) servers.push(await startPds(index))
 
-process.stdout.write(
-  JSON.stringify({
-    plc: `http://localhost:${plcPort}`,
-    pds: servers.map(({ url, adminPassword }) => ({ url, adminPassword })),
-  }) + '\n',
-)
+tell()
 
 let stopping = false
 for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, stop)
-if (options.stdin) process.stdin.on('end', stop).on('error', stop).resume()
+if (options.stdin) {
+  process.stdin.on('end', stop).on('error', stop)
+  createInterface({ input: process.stdin }).on('line', (line) => line === 'restart' && restart())
+}
 
-async function startPds(index) {
+function tell() {
+  const pds = servers.map(({ url, adminPassword }) => ({ url, adminPassword }))
+  process.stdout.write(JSON.stringify({ plc: `http://localhost:${plcPort}`, pds }) + '\n')
+}
+
+async function restart() {
+  for (const [index, { pds, environment }] of servers.entries()) {
+    await pds.destroy()
+    servers[index] = await startPds(index, environment)
+  }
+  tell()
+}
+
+async function startPds(index, known) {
+  const environment = known ?? (await newEnvironment(index))
+  const pds = await PDS.create(envToCfg(environment), envToSecrets(environment))
+  await pds.start()
+  return { pds, url: `http://localhost:${environment.port}`, adminPassword: environment.adminPassword, environment }
+}
+
+async function newEnvironment(index) {
   const port = options['pds-port'] ? Number(options['pds-port']) + index : await freePort()
   const dataDirectory = join(data, `pds${index}`)
   mkdirSync(dataDirectory, { recursive: true })
   const adminPassword = randomBytes(12).toString('hex')
-  const environment = {
+  return {
     devMode: true, // lets handles and service URLs be http on localhost
     hostname: 'localhost',
     port,
@@ -82,9 +102,6 @@ async function startPds(index) {
     plcRotationKeyK256PrivateKeyHex: randomBytes(32).toString('hex'),
     ...Object.fromEntries(options.set.map(setting)),
   }
-  const pds = await PDS.create(envToCfg(environment), envToSecrets(environment))
-  await pds.start()
-  return { pds, url: `http://localhost:${port}`, adminPassword }
 }
 
 function setting(text) {

@@ -117,6 +117,15 @@ class Devnet:
             self.stop()
             raise
 
+    def restart(self) -> None:
+        """Stop every PDS and start it again where it was, with its data."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(b"restart\n")
+        self._process.stdin.flush()
+        line = self._first_line(time.monotonic() + START_SECONDS)
+        if not line.endswith(b"\n"):
+            raise DevnetError(f"the PDS did not start again: {self._said()}")
+
     def stop(self) -> None:
         """End the child process and delete its data. Does nothing when nothing runs."""
         process, self._process = self._process, None

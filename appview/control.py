@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from importlib.resources import files
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from appview.control_tokens import TokenTable
@@ -31,6 +32,9 @@ RepairKind = Literal["mend", "rebuild"]
 RULE_FIELDS: Final = 6  # v0 to v5 of casbin_rule
 READERS: Final = 2  # connections; reads here are short
 _SAME: Final = "ptype = ? AND " + " AND ".join(f"v{number} = ?" for number in range(RULE_FIELDS))
+
+_REPO: Final = "did rev data status pds handle sync_state error attempts retry_at updated_at"
+_repo_values = attrgetter(*_REPO.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,22 +224,7 @@ class Control:
 
     async def put_repos(self, rows: Sequence[RepoRow]) -> None:
         """Insert or replace the rows of these accounts, all or none."""
-        values = [
-            (
-                row.did,
-                row.rev,
-                row.data,
-                row.status,
-                row.pds,
-                row.handle,
-                row.sync_state,
-                row.error,
-                row.attempts,
-                row.retry_at,
-                row.updated_at,
-            )
-            for row in rows
-        ]
+        values = [_repo_values(row) for row in rows]
         await self._database.write(
             lambda connection: connection.executemany(
                 "INSERT OR REPLACE INTO repos (did, rev, data, status, pds, handle, sync_state, error,"

@@ -17,30 +17,35 @@ if TYPE_CHECKING:
     from publisher.drafts import Draft
     from publisher.errors import PublisherError
     from publisher.publisher import Page, Publisher
+    from publisher.reembedding import Coverage, Reembedded
     from publisher.repo import Committed, Record
     from publisher.settings import Settings, load_settings
     from publisher.writing import Outcome
 
 __all__ = [
     "Committed",
+    "Coverage",
     "Draft",
     "Outcome",
     "Page",
     "Publisher",
     "PublisherError",
     "Record",
+    "Reembedded",
     "Settings",
     "load_settings",
 ]
 
 _HOMES = {
     "Committed": "publisher.repo",
+    "Coverage": "publisher.reembedding",
     "Draft": "publisher.drafts",
     "Outcome": "publisher.writing",
     "Page": "publisher.publisher",
     "Publisher": "publisher.publisher",
     "PublisherError": "publisher.errors",
     "Record": "publisher.repo",
+    "Reembedded": "publisher.reembedding",
     "Settings": "publisher.settings",
     "load_settings": "publisher.settings",
 }

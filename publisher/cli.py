@@ -12,6 +12,7 @@ import click
 from publisher.commands.account import login, logout, status, whoami
 from publisher.commands.memories import forget, get, list_memories, remember, update
 from publisher.commands.model import model
+from publisher.commands.reembed import reembed
 from publisher.errors import PublisherError
 from publisher.output import as_json, printable
 
@@ -28,7 +29,7 @@ def cli() -> None:
     """Publish memories to your own ATProto repo, for a space that agents share."""
 
 
-for _command in (login, logout, whoami, status, model, remember, update, forget, get, list_memories):
+for _command in (login, logout, whoami, status, model, reembed, remember, update, forget, get, list_memories):
     cli.add_command(_command)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lexicons.models import ModelKey
+    from publisher.reembedding import Coverage
     from publisher.spaces import Space
 
 
@@ -40,6 +41,30 @@ def changed(space: Space, change: Callable[[Config], Config]) -> Config:
         return change(space.declared())
     except InvalidChange as error:
         raise Refused(str(error), "see `engram-publisher model`") from None
+
+
+def announced(space: Space, key: ModelKey) -> Config:
+    """Announce the next model; raise `Refused` where it is the present one."""
+    if key == space.declared().model:
+        raise Refused(
+            f"the next model is the same as the present one: {key}",
+            "name the model to change to with --next-embedder or ENGRAM_NEXT_EMBEDDER "
+            "(with --embedder, where the present one is not at hand)",
+        )
+    return changed(space, lambda config: config.with_next(key))
+
+
+def promoted(space: Space, own: Coverage, *, force: bool) -> Config:
+    """Make the next model the model; raise `Refused` where memories of the account would be lost unasked."""
+    config = changed(space, Config.promote)
+    if own.lacking and not force:
+        raise Refused(
+            f"{own.lacking} of this account's {own.memories} memories have no vector of {own.model} "
+            "and would no longer be found",
+            "give them one with `engram-publisher reembed --next-embedder <the next model>` "
+            "(every author for its own), or lose them with --promote --force",
+        )
+    return config
 
 
 def now() -> str:

@@ -21,7 +21,8 @@ from lexicons.syntax import AtUri, RecordKey
 from publisher.connection import GET_SESSION, Connection
 from publisher.drafts import Draft
 from publisher.errors import BadSetting, NotAllowed, NotFound, PublisherError, Refused, RefusedByPds
-from publisher.governing import changed, declaration
+from publisher.governing import announced, changed, declaration, promoted
+from publisher.reembedding import Coverage, Reembedded, Reembedder
 from publisher.repo import GET_RECORD, MAX_WRITES, Committed, Record, Repo, read_record
 from publisher.settings import Settings, load_settings
 from publisher.spaces import Space, authority_of, read_space
@@ -259,17 +260,46 @@ class Publisher:
         """Announce the second embedder's model (the only one's, where there is one) as the space's next."""
         repo, space = await self._governed()
         key = await self._vectoriser.key(self._vectoriser.embedders[-1])
-        return await self._declare(repo, space, changed(space, lambda config: config.with_next(key)))
+        return await self._declare(repo, space, announced(space, key))
 
-    async def promote_model(self) -> tuple[Config, Committed]:
-        """Make the space's next model its model."""
+    async def promote_model(self, *, force: bool = False) -> tuple[Config, Committed]:
+        """Make the space's next model its model: what has no vector of it is no longer found.
+
+        Raise `Refused` where that concerns memories of the account itself, unless `force` is given. Those of
+        others are not looked at.
+        """
         repo, space = await self._governed()
-        return await self._declare(repo, space, changed(space, Config.promote))
+        following = space.declared().next
+        if following is None:
+            return await self._declare(repo, space, changed(space, Config.promote))
+        own = await Reembedder(repo, self._vectoriser, space).coverage(following)
+        return await self._declare(repo, space, promoted(space, own, force=force))
 
     async def cancel_model(self) -> tuple[Config, Committed]:
         """Drop the space's next model."""
         repo, space = await self._governed()
         return await self._declare(repo, space, changed(space, Config.cancel))
+
+    async def coverage(self) -> Coverage:
+        """Count the account's memories for the space, and those without a vector of its next model.
+
+        Of its model, where no next one is announced.
+        """
+        repo, space = await self._repo(), await self.space(fresh=True)
+        config = space.declared()
+        return await Reembedder(repo, self._vectoriser, space).coverage(config.next or config.model)
+
+    async def reembed(self) -> AsyncIterator[Reembedded]:
+        """Give each of the account's memories the vectors that the space asks for and it lacks.
+
+        Vectors of its next model are added, those of no present model replaced. One outcome for each memory,
+        newest first; a run that was cut short is run again. What makes every further memory fail (signed
+        out, a model that is not configured, no network after all retries) ends it.
+        """
+        repo, space = await self._repo(), await self.space(fresh=True)
+        async for page in Reembedder(repo, self._vectoriser, space).run():
+            for outcome in page:
+                yield outcome
 
     # --- inside
 

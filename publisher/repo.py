@@ -142,6 +142,40 @@ class Repo:
 
         return await self._client.retried(write, settled, points=CREATE_POINTS * len(records))
 
+    async def update_many(
+        self, collection: Nsid, records: Sequence[tuple[str, Mapping[str, Any]]], *, at: str
+    ) -> tuple[list[Committed], str | None]:
+        """Write up to `MAX_WRITES` records over what they were at the commit with the CID `at`, all or none.
+
+        Give the new commit's CID with them, None where it is not known. Raise `Conflict` where the repo has
+        moved on.
+        """
+        cids = [cid_of_value(value) for _, value in records]
+        uris = [AtUri.of_record(self.did, collection, rkey) for rkey, _ in records]
+        kind = f"{APPLY_WRITES}#update"
+        writes = [
+            {"$type": kind, "collection": collection, "rkey": rkey, "value": to_json(value)}
+            for rkey, value in records
+        ]
+
+        async def write() -> tuple[list[Committed], str | None]:
+            answer = await self._client.once(
+                APPLY_WRITES, {"repo": self.did, "writes": writes, "swapCommit": at}
+            )
+            rev = _rev(answer) or await self.rev()
+            made = [Committed(uri, cid, rev) for uri, cid in zip(uris, cids, strict=True)]
+            return made, _text(answer.get("commit"), "cid") or None
+
+        async def settled(failure: Failure) -> tuple[list[Committed], str | None] | None:
+            if await self._holds(collection, records[0][0], cids[0]):  # the commit is atomic
+                rev = await self.rev()
+                return [Committed(uri, cid, rev) for uri, cid in zip(uris, cids, strict=True)], None
+            if failure.name == "InvalidSwap":
+                raise Conflict(f"the repo of {self.did} changed meanwhile, nothing was written")
+            return None
+
+        return await self._client.retried(write, settled, points=UPDATE_POINTS * len(records))
+
     async def _holds(self, collection: Nsid, rkey: str, cid: str) -> bool:
         found = await self.get(collection, rkey)
         return found is not None and found.cid == cid
@@ -209,6 +243,10 @@ class Repo:
     async def rev(self) -> str:
         """Read the repo's latest revision."""
         return _text(await self._client.query(GET_LATEST_COMMIT, {"did": self.did}), "rev")
+
+    async def head(self) -> str:
+        """Read the CID of the repo's latest commit."""
+        return _text(await self._client.query(GET_LATEST_COMMIT, {"did": self.did}), "cid")
 
     def _place(self, collection: Nsid, rkey: str) -> dict[str, str]:
         return {"repo": self.did, "collection": collection, "rkey": rkey}

@@ -44,6 +44,28 @@ class Vectoriser:
         later = await self._embeddings(following, config.next, texts)
         return [Vectors(*pair) for pair in zip(made, later, strict=True)]
 
+    async def made_with(
+        self, model: ModelKey, texts: Sequence[str], *, following: bool = False
+    ) -> list[Embedding]:
+        """Embed texts with one model; `following` looks at the second embedder first.
+
+        Raise `ModelTrouble` where no configured embedder has that model.
+        """
+        found: list[ModelKey] = []
+        for embedder in reversed(self.embedders) if following else self.embedders:
+            found.append(await self.key(embedder))
+            if found[-1] == model:
+                return await self._embeddings(embedder, model, list(texts))
+        have = " and ".join(map(str, found)) if found else "none is configured"
+        which, option = (
+            ("next model", "--next-embedder or ENGRAM_NEXT_EMBEDDER")
+            if following
+            else ("model", "--embedder or ENGRAM_EMBEDDER")
+        )
+        raise ModelTrouble(
+            f"the space's {which} is {model}; the embedder's is {have}", f"name it with {option}"
+        )
+
     async def matching(self, config: Config) -> tuple[Embedder, Embedder | None]:
         """Find the embedder of the space's model and, where one is configured, of its next model."""
         current: Embedder | None = None

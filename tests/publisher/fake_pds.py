@@ -158,7 +158,14 @@ class FakePds:
         return {"uri": _uri(body), "cid": found[0], "value": to_json(found[1])}
 
     def _getLatestCommit(self, request: web.Request, body: dict[str, Any]) -> Any:
-        return {"cid": "bafy", "rev": self.rev}
+        return {"cid": self._head(), "rev": self.rev}
+
+    def _listRecords(self, request: web.Request, body: dict[str, Any]) -> Any:
+        keys = sorted((key for name, key in self.records if name == body["collection"]), reverse=True)
+        keys = [key for key in keys if key < body.get("cursor", "~")][: int(body["limit"])]
+        places = [{"collection": body["collection"], "rkey": key} for key in keys]
+        records = [self._getRecord(request, place) for place in places]
+        return {"records": records, **({"cursor": keys[-1]} if keys else {})}
 
     def _createRecord(self, request: web.Request, body: dict[str, Any]) -> Any:
         self._authorised(request)
@@ -188,7 +195,12 @@ class FakePds:
         writes = body["writes"]
         if len(writes) > 200:
             raise Refusal("InvalidRequest", 400)
-        if any((write["collection"], write["rkey"]) in self.records for write in writes):
+        if body.get("swapCommit", self._head()) != self._head():
+            raise Refusal("InvalidSwap", 400)
+        if any(
+            ((write["collection"], write["rkey"]) in self.records) != write["$type"].endswith("#update")
+            for write in writes
+        ):
             raise Refusal("InternalServerError", 500)
         if any(write["value"]["text"] in self.refused_texts for write in writes):
             raise Refusal("InvalidRequest", 400)
@@ -206,7 +218,10 @@ class FakePds:
 
     def _commit(self) -> dict[str, str]:
         self.rev = str(self._tids.next())
-        return {"cid": "bafy", "rev": self.rev}
+        return {"cid": self._head(), "rev": self.rev}
+
+    def _head(self) -> str:
+        return cid_text(cid_of(encode({"rev": self.rev})))
 
 
 class Refusal(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lexicons.data import to_json
+from lexicons.syntax import Nsid
 from publisher.cli import run
+from publisher.reembedding import Reembedder
 from tests.network.devnet import Devnet
 
 if TYPE_CHECKING:
@@ -122,6 +126,7 @@ def test_help_loads_neither_the_sdk_nor_a_model() -> None:
         ("list", "--limit", "101"),
         ("list", "--limit", "0"),
         ("model", "--promote", "--document-prefix", "d"),
+        ("model", "--next", "--force"),
     ],
 )
 def test_wrong_usage_exits_with_2(engram: Callable[..., Result], arguments: tuple[str, ...]) -> None:
@@ -302,17 +307,69 @@ def test_a_member_writes_for_a_space_that_another_governs(
 def test_a_model_changes_without_a_gap(signed_in: Callable[..., Result]) -> None:
     assert "next" not in signed_in("model", "--json").json
     both = ("--next-embedder", "hashing-32")
+    old = signed_in("remember", "before", "-t", "/old", "--json").json["uri"]
+    same = signed_in("model", "--next", "--json")
+    assert same.status == 1 and "--next-embedder" in same.error["hint"]
     announced = signed_in("model", "--next", *both, "--json").json
     assert announced["next"]["model"] == "hashing-32" and announced["cid"]
+    assert announced["own"] == {"memories": 1, "lacking": 1}
+    told = signed_in("model", "--next", *both).out
+    assert "1 of this account's 1 memories have none now" in told and "engram-publisher reembed" in told
     during = signed_in("get", signed_in("remember", "during", *both, "--json").json["uri"], "--json").json
     assert (during["model"]["dims"], during["nextModel"]["dims"]) == (64, 32)
     assert signed_in("model", "--set", "--embedder", "hashing-8").status == 1
-    assert signed_in("model", "--promote", "--json").json["model"] == "hashing-32"
+    assert signed_in("reembed", "--json").status == 5, "the next model is not configured"
+    lost = signed_in("model", "--promote", "--json")
+    assert lost.status == 1 and "1 of this account's 2 memories" in lost.error["message"]
+    assert signed_in("model", "--json").json["model"] == "hashing-64"
+    done = signed_in("reembed", *both, "--json")
+    assert done.status == 0 and (done.json["done"], done.json["already"], done.json["failed"]) == (1, 1, 0)
+    assert done.json["outcomes"][1]["uri"] == old and done.json["outcomes"][0]["state"] == "already"
+    got = signed_in("get", old, "--json").json
+    assert (got["text"], got["tags"], got["cid"]) == ("before", ["/old"], done.json["outcomes"][1]["cid"])
+    assert (got["model"]["dims"], got["nextModel"]["dims"]) == (64, 32)
+    again = signed_in("reembed", *both)
+    assert again.status == 0 and again.out == "0 re-embedded, 2 had every vector, 0 failed\n"
+    promoted = signed_in("model", "--promote", "--json").json
+    assert promoted["model"] == "hashing-32" and promoted["own"] == {"memories": 2, "lacking": 0}
     assert signed_in("remember", "after", *both).status == 0
     assert signed_in("remember", "after").status == 5
     assert signed_in("model", "--cancel").status == 1
     replaced = signed_in("model", "--set", "--replace", "--document-prefix", "d: ", "--json").json
     assert (replaced["model"], replaced["documentPrefix"]) == ("hashing-64", "d: ")
+
+
+@pytest.mark.network
+def test_reembedding_goes_past_a_change_made_meanwhile_and_says_what_is_left(
+    signed_in: Callable[..., Result], account: Account, devnet: Devnet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The official PDS holds a batch to the commit that its records were read at."""
+    lines = "\n".join(json.dumps({"text": f"memory {index}"}) for index in range(130))
+    made = signed_in("remember", "--jsonl", "-", "--json", stdin=lines.encode()).json["outcomes"]
+    both = ("--next-embedder", "hashing-32")
+    assert signed_in("model", "--next", *both).status == 0
+    changed = made[-1]["uri"]  # the newest, on the first page
+    values = Reembedder._values
+
+    async def meanwhile(self: Reembedder, *arguments: Any) -> Any:
+        monkeypatch.setattr(Reembedder, "_values", values)
+        place = {"repo": account.did, "collection": "garden.engram.memory", "rkey": changed.rsplit("/", 1)[1]}
+        record = (await self._repo.get(Nsid(place["collection"]), place["rkey"])).value  # type: ignore[union-attr]
+        body = {**place, "record": to_json({**record, "text": "changed meanwhile"})}
+        await asyncio.to_thread(devnet.call, "com.atproto.repo.putRecord", body, token=account.access_jwt)
+        return await values(self, *arguments)
+
+    monkeypatch.setattr(Reembedder, "_values", meanwhile)
+    partly = signed_in("reembed", *both, "--json")
+    assert partly.status == 7 and partly.error["code"] == "PartlyDone"
+    assert (partly.json["done"], partly.json["failed"]) == (129, 1)
+    [failed] = [outcome for outcome in partly.json["outcomes"] if outcome["state"] == "failed"]
+    assert failed["uri"] == changed and failed["error"]["code"] == "Conflict"
+    assert signed_in("get", changed, "--json").json["text"] == "changed meanwhile"
+    rest = signed_in("reembed", *both)
+    assert rest.status == 0 and rest.out == "1 re-embedded, 129 had every vector, 0 failed\n"
+    assert rest.err == "100 memories seen, 1 re-embedded\n"
+    assert signed_in("model", "--promote").status == 0
 
 
 @pytest.mark.network

@@ -367,7 +367,7 @@ async def test_both_vectors_are_written_while_the_model_changes(settings: Settin
         config, _ = await opened.next_model()
         assert config.next == model_key(32)
         await opened.remember("during")
-        config, _ = await opened.promote_model()
+        config, _ = await opened.promote_model(force=True)
         assert config.model == model_key(32) and config.next is None
         await opened.remember("after")
     memories = {

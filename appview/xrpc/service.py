@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from appview.access.service_auth import SERVICE_FRAGMENT
@@ -40,8 +42,17 @@ def did_document(did: Did, url: str, public_key_multibase: str) -> dict[str, Any
 
 @cache
 def program_version() -> str:
-    """Read the version of the installed distribution."""
+    """Read the version of the installed distribution or, run from a checkout, of its project file."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
+        return project_version(Path(__file__).resolve().parents[2] / "pyproject.toml")
+
+
+def project_version(file: Path) -> str:
+    """Read the version out of this project's `pyproject.toml`; `0+unknown` where it is not that."""
+    try:
+        project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+        return str(project["version"]) if project["name"] == DISTRIBUTION else "0+unknown"
+    except (OSError, ValueError, KeyError):
         return "0+unknown"

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from demo import show
+from demo import programs, show
 from demo.stage import ROOT, Agent, Appview, DemoFailed, agent, appview, load_lines
 from tests.network.devnet import Devnet
 
@@ -39,6 +39,7 @@ async def main() -> int:
     began = monotonic()
     scene = Path(tempfile.mkdtemp(prefix="engram-demo-"))
     try:
+        programs.warm_up()
         with Devnet() as net:
             show.heading("1. A network of its own")
             show.note(
@@ -46,6 +47,7 @@ async def main() -> int:
             )
             async with appview(net, scene / "data", options.port) as service:
                 show.note(f"appview {service.url}, following the PDS's firehose into SQLite files")
+                show.say(f"    ready after {monotonic() - began:.0f} s")
                 await story(net, service, scene)
                 show.say(f"\nThat took {monotonic() - began:.0f} s.")
                 if options.keep:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from demo import show
+from demo import programs, show
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tests.network.devnet import Account, Devnet
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-# The programs as modules: the demo needs this checkout's, whether or not it is installed.
-PROGRAMS: Final = {"engram-appview": "appview.cli", "engram-publisher": "publisher.cli"}
 READY_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 20.0
 
@@ -71,7 +69,9 @@ async def appview(net: Devnet, data: Path, port: int) -> AsyncIterator[Appview]:
     log = data.parent / "appview.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *_program("engram-appview"),
+            sys.executable,
+            "-m",
+            programs.PROGRAMS["engram-appview"],  # this checkout's, whether or not it is installed
             "serve",
             cwd=ROOT,
             env=os.environ | environment,
@@ -121,26 +121,13 @@ def agent(account: Account, net: Devnet, home: Path, embedder: str, space: str) 
     )
 
 
-def _program(name: str) -> list[str]:
-    return [sys.executable, "-m", PROGRAMS[name]]
-
-
 async def _run(
     program: str, arguments: tuple[str, ...], environment: Mapping[str, str], stdin: str = ""
 ) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *_program(program),
-        *arguments,
-        cwd=ROOT,
-        env=os.environ | environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(stdin.encode())
-    if process.returncode != 0:
-        raise DemoFailed(f"{program} {arguments[0]}: exit {process.returncode}\n{err.decode()}")
-    return out.decode()
+    code, out, err = await programs.run(program, arguments, environment, stdin)
+    if code != 0:
+        raise DemoFailed(f"{program} {arguments[0]}: exit {code}\n{err}")
+    return out
 
 
 async def _until_healthy(process: asyncio.subprocess.Process, url: str, log: Path) -> None:

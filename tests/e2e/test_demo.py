@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -50,6 +51,7 @@ async def test_the_demo_publishes_and_finds(tmp_path: Path) -> None:
     assert process.returncode == 0, f"{text}\n{err.decode()}"
     positions = [text.find(chapter) for chapter in CHAPTERS]
     assert -1 not in positions and positions == sorted(positions), text
+    assert re.search(r"^    ready after \d+ s$", text, re.MULTILINE)
     assert "216 memories proven and searchable" in text
     assert "exit 5" in text and "the attribute owner is reserved" in text
     assert not [*tmp_path.iterdir()], "the demo leaves nothing behind"

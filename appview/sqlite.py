@@ -249,6 +249,22 @@ def schema_version(connection: Connection) -> int:
     return int(row[0])
 
 
+def look_at(path: Path) -> str | None:
+    """Say why a file cannot be read as a database, None where it can or is not there. Changes nothing, reads
+    the head and the schema, and waits for nobody."""
+    if not path.exists():
+        return None
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return str(error)
+    return None
+
+
 def is_damage(error: StoreError) -> bool:
     """Tell whether the file itself is at fault, so that trying again cannot help."""
     cause = error.__cause__

@@ -21,6 +21,7 @@ BASE = {
     "appview.http",
     "appview.identity",
     "appview.logs",
+    "appview.occasional",
     "appview.settings",
 }
 BASE |= {"appview.sqlite", "lexicons", "embedders"}

@@ -37,6 +37,8 @@ def status(settings: Settings, as_json: bool) -> None:
 
 
 async def _gather(settings: Settings, control: Control, access: Access) -> dict[str, Any]:
+    from appview.sqlite import look_at
+
     repos = await control.repos()
     pending = Counter(
         space for (space, _), state in (await control.memberships()).items() if state == "pending"
@@ -57,6 +59,7 @@ async def _gather(settings: Settings, control: Control, access: Access) -> dict[
                 "writers": len(access.writers(row.uri)),
                 "pendingWriters": pending[row.uri],
                 "bytes": _size(settings.spaces_folder / space_file_name(row.uri)),
+                "problem": look_at(settings.spaces_folder / space_file_name(row.uri)),
             }
             for row in await control.spaces()
         ],
@@ -110,6 +113,9 @@ def _lines(status: dict[str, Any]) -> Iterator[str]:
         ],
         indent="  ",
     )
+    for row in status["spaces"]:
+        if row["problem"] is not None:
+            yield f"  DAMAGED {row['space']}: {row['problem']} ({space_file_name(row['space'])})"
     yield "repos: " + (", ".join(f"{count} {state}" for state, count in status["repos"].items()) or "none")
     if set(status["accounts"]) - {"active"}:
         yield "accounts: " + ", ".join(f"{count} {state}" for state, count in status["accounts"].items())

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
+from appview.errors import StoreError
 from appview.xrpc.admission import Admission
-from appview.xrpc.errors import InternalServerError, InvalidRequest, NotFound, XrpcError
+from appview.xrpc.errors import (
+    InternalServerError,
+    InvalidRequest,
+    NotEnoughResources,
+    NotFound,
+    XrpcError,
+)
 from appview.xrpc.limits import Limits, headers_of
 from appview.xrpc.responses import COMMON_HEADERS, answer, error_answer, preflight
 from appview.xrpc.routing import Routes, check_verb
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 _PROCESS: Final = secrets.token_hex(4)
 _NUMBERS: Final = itertools.count(1)
 
+_CONTEXT: Final = web.AppKey["Context"]("context")
 _log = structlog.get_logger("appview.xrpc")
 
 
@@ -40,6 +48,7 @@ def make_app(
     """
     limits = limits or Limits.of(context.settings, context.clock)
     app = web.Application(middlewares=[_outermost, limits.middleware])
+    app[_CONTEXT] = context
     routes = Routes(context, admission or Admission())
     document = did_document(
         context.settings.service_did, service_url(context.settings), context.keys.public_key_multibase
@@ -77,6 +86,8 @@ async def _outermost(request: web.Request, handler: Handle) -> web.StreamRespons
         response = error_answer(error)
     except web.HTTPException as error:
         response = error_answer(_translate(error))
+    except StoreError as error:
+        response = error_answer(_unreadable(request.app[_CONTEXT], error))
     except Exception as error:  # noqa: BLE001 - the outermost layer
         _log.error("request failed", path=request.path[:100], request_id=request_id, exc_info=error)
         response = error_answer(InternalServerError())
@@ -84,6 +95,14 @@ async def _outermost(request: web.Request, handler: Handle) -> web.StreamRespons
     response.headers.update(headers_of(request))
     response.headers["X-Request-Id"] = request_id
     return response
+
+
+def _unreadable(context: Context, error: StoreError) -> XrpcError:
+    """Tell the operator what is wrong with the disk, now and then, and the caller only that something is."""
+    count = context.faults.due(str(error), context.clock())
+    if count is not None:
+        _log.error("storage fails", error=str(error), hint=error.hint, count=count)
+    return NotEnoughResources("the service cannot reach what it has stored", hint="try again later")
 
 
 def _translate(error: web.HTTPException) -> XrpcError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from appview.access.callers import Callers, NoAccounts
 from appview.errors import ConfigurationError
+from appview.occasional import Occasional
 from appview.search.derived import VectorCache
 from appview.search.engine import Searcher
 from appview.xrpc.cursors import Binding, Cursors
@@ -48,6 +49,7 @@ class Context:
     cursors: Cursors
     callers: Callers
     clock: Clock
+    faults: Occasional = field(default_factory=Occasional)  # of storage, that are told in the log
 
     @classmethod
     def of(

@@ -22,8 +22,8 @@ XrpcError (AppviewError)
 ├── RateLimitExceeded     429  too many requests; carries Retry-After
 ├── InternalServerError   500  a fault of the service; details are in its log
 ├── MethodNotImplemented  501  no method has this name
-├── NotEnoughResources    503  too much to do, or out of time; carries Retry-After
-└── IndexLoading          503  the space's index is not in memory yet; carries Retry-After
+├── NotEnoughResources    503  too much to do, out of time, or no disk; carries Retry-After
+└── IndexLoading          503  the space's index cannot be read yet; carries Retry-After
 
 What is hidden from a caller and what does not exist give the same error with the same message.
 """
@@ -35,6 +35,7 @@ from typing import ClassVar, Final
 from appview.errors import AppviewError
 
 RETRY_AFTER_SECONDS: Final = 1  # ours: what a caller waits when nothing better is known
+UNREADABLE_SECONDS: Final = 30  # ours: what a caller waits for a file that cannot be read
 
 
 class XrpcError(AppviewError):
@@ -216,7 +217,7 @@ class MethodNotImplemented(XrpcError):
 
 
 class NotEnoughResources(XrpcError):
-    """Too much to do at once, or the time allowed ran out."""
+    """Too much to do at once, the time allowed ran out, or the disk does not play along."""
 
     name = "NotEnoughResources"
     status = 503
@@ -224,11 +225,20 @@ class NotEnoughResources(XrpcError):
 
 
 class IndexLoading(XrpcError):
-    """The space's index is not in memory yet."""
+    """The space's index is not in memory yet, or its file cannot be read at the moment."""
 
     name = "IndexLoading"
     status = 503
     retryable = True
+
+    def __init__(self, message: str, *, after: int = RETRY_AFTER_SECONDS) -> None:
+        super().__init__(message, hint="try again after Retry-After seconds")
+        self._after = max(after, RETRY_AFTER_SECONDS)
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds until it is worth asking again."""
+        return self._after
 
 
 ERRORS: Final[tuple[type[XrpcError], ...]] = (

@@ -6,7 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appview.xrpc.errors import UnknownSpace
+import structlog
+
+from appview.errors import StoreError
+from appview.xrpc.errors import UNREADABLE_SECONDS, IndexLoading, UnknownSpace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -14,7 +17,10 @@ if TYPE_CHECKING:
     from appview.control import SpaceRow
     from appview.memory.scope import Scope
     from appview.memory.store import SpaceStore
-    from appview.xrpc.context import Call
+    from appview.xrpc.context import Call, Context
+    from lexicons.spaces import SpaceUri
+
+_log = structlog.get_logger("appview.xrpc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
     """Open the call's space for the time of the block.
 
     Raises `UnknownSpace` for one that does not exist and for one of which the caller may read nothing, alike,
-    and `RateLimitExceeded`.
+    `RateLimitExceeded`, and `IndexLoading` where the space's file cannot be read.
     """
     uri = call.space
     scope = call.context.access.scope(call.subject, uri, "read")
@@ -46,5 +52,18 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
         raise UnknownSpace
     # Not before: a limit that only what exists can reach would tell that it exists.
     call.desk.count_space(uri)
-    async with call.context.pool.use(uri) as store:
-        yield Readable(row, store, store.visible(scope))
+    try:
+        async with call.context.pool.use(uri) as store:
+            yield Readable(row, store, store.visible(scope))
+    except StoreError as error:
+        tell_fault(call.context, uri, error)
+        raise IndexLoading(
+            "the space's memories cannot be read at the moment", after=UNREADABLE_SECONDS
+        ) from error
+
+
+def tell_fault(context: Context, space: SpaceUri, error: StoreError) -> None:
+    """Log that a space's file cannot be read: now and then, not for each request."""
+    count = context.faults.due((space, str(error)), context.clock())
+    if count is not None:
+        _log.error("a space cannot be read", space=space, error=str(error), hint=error.hint, count=count)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appview.xrpc.spaces import is_declared
+from appview.errors import StoreError
+from appview.xrpc.spaces import is_declared, tell_fault
 from appview.xrpc.views import space_view
 
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 
 async def handle(call: Call) -> dict[str, Any]:
-    """Answer with a page of spaces by URI. Files are opened for the page alone."""
+    """Answer with a page of spaces by URI. Files are opened for the page alone; a space whose file cannot be
+    read is left out."""
     limit: int = call.parameters["limit"]
     position = call.position(str)
     after = "" if position is None else str(position[0])
@@ -28,9 +30,12 @@ async def handle(call: Call) -> dict[str, Any]:
                 break
     views = []
     for row, scope in found[:limit]:
-        async with context.pool.use(row.uri) as store:
-            views.append(space_view(row, await store.status(scope)))
+        try:
+            async with context.pool.use(row.uri) as store:
+                views.append(space_view(row, await store.status(scope)))
+        except StoreError as error:
+            tell_fault(context, row.uri, error)
     answer: dict[str, Any] = {"spaces": views}
     if len(found) > limit:
-        answer["cursor"] = call.seal((views[-1]["uri"],))
+        answer["cursor"] = call.seal((found[limit - 1][0].uri,))
     return answer

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pysqlite3
 import pytest
 
 from appview.access.access import Access
@@ -72,6 +74,7 @@ def test_json_has_every_fact(running: CommandLine) -> None:
             "writers": 2,
             "pendingWriters": 1,
             "bytes": 1_234,
+            "problem": "file is not a database",
         }
     ]
     assert document["repos"] == {"pending": 1, "synchronized": 1}
@@ -94,6 +97,20 @@ def test_lines_are_readable_and_drive_no_terminal(running: CommandLine) -> None:
     assert "\x1b" not in out
     assert "no\\u001b[31m answer (3 attempts, again at 1970-01-01T00:00:02.000Z)" in out
     assert "not running" in out
+
+
+def test_a_space_whose_file_is_damaged_is_marked(running: CommandLine) -> None:
+    name = space_file_name(SPACE)
+    assert f"  DAMAGED {SPACE}: file is not a database ({name})\n" in running("status").out
+    with closing(pysqlite3.connect(running.data / "spaces" / "whole.db")) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE t (x)")
+        connection.commit()
+    (running.data / "spaces" / "whole.db").replace(running.data / "spaces" / name)
+    assert running("status", "--json").json["spaces"][0]["problem"] is None
+    assert "DAMAGED" not in running("status").out
+    (running.data / "spaces" / name).unlink()
+    assert running("status", "--json").json["spaces"][0]["problem"] is None
 
 
 def test_running_process_is_named_and_not_disturbed(running: CommandLine) -> None:

@@ -23,12 +23,14 @@ def serve(settings: Settings) -> None:
     Runs until it is interrupted; what was received is then written before it ends.
     """
     from appview import logs
+    from appview.reachable import check_reachable
 
     if not settings.source:
         raise ConfigurationError(
             "there is no source to follow",
             hint="name a relay or PDS with --source or ENGRAM_SOURCE, as in --source wss://relay.example",
         )
+    check_reachable(settings)
     logs.configure(settings.log_format, settings.log_level)
     with hold_folder(settings.data):
         service = importlib.import_module("appview.service")

@@ -154,7 +154,8 @@ class HttpClient:
         if url.scheme in ("https", "wss"):
             return
         if url.scheme not in ("http", "ws") or not (self._allow_loopback and is_loopback(host)):
-            raise ForbiddenUrl(f"{url.scheme}://{host}: only https is allowed")
+            secure = "wss" if url.scheme in ("ws", "wss") else "https"
+            raise ForbiddenUrl(f"{url.scheme}://{host}: only {secure} is allowed")
 
     def _open_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, target = address

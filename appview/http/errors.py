@@ -14,6 +14,7 @@ from typing import Final
 
 from appview.errors import AppviewError
 
+FORBIDDEN_SECONDS: Final = 600.0  # ours: until a name that leads to a forbidden address is tried again
 _TEMPORARY: Final = frozenset({408, 425, 429})  # and every 5xx
 
 
@@ -24,12 +25,22 @@ class FetchError(AppviewError):
         super().__init__(message)
         self.temporary = temporary
 
+    @property
+    def retry_after_seconds(self) -> float | None:
+        """How long the server wants to be left alone, where it named seconds."""
+        return None
+
 
 class ForbiddenUrl(FetchError):
-    """A URL or address that must not be asked."""
+    """A URL or address that must not be asked. The rules will not change; what a name leads to may."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, temporary=False)
+
+    @property
+    def retry_after_seconds(self) -> float:
+        """How long to leave it alone: this is no fault of the network that passes."""
+        return FORBIDDEN_SECONDS
 
 
 class HttpStatusError(FetchError):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from appview.errors import AppviewError
-from appview.http.errors import FetchError, HttpStatusError
+from appview.http.errors import FetchError
 from appview.identity.errors import IdentityError
 from appview.ingest.backoff import Backoff
 from appview.ingest.errors import RepoBehind, RepoInactive
@@ -161,7 +161,7 @@ class Backfill:
         wait = self._retry.seconds(attempts, self._random)
         if isinstance(error, RepoInactive):
             wait = INACTIVE_SECONDS
-        elif isinstance(error, HttpStatusError) and error.retry_after_seconds is not None:
+        elif isinstance(error, FetchError) and error.retry_after_seconds is not None:
             wait = max(wait, min(error.retry_after_seconds, MAX_RETRY_AFTER))
         elif isinstance(error, FetchError) and not error.temporary:
             wait = max(wait, self._retry.seconds(attempts + 4, self._random))

@@ -23,7 +23,7 @@ from aiohttp import WSMsgType
 from yarl import URL
 
 from appview.errors import ConfigurationError
-from appview.http.errors import FetchError
+from appview.http.errors import FetchError, ForbiddenUrl
 from appview.ingest.backoff import Backoff
 from appview.ingest.errors import MalformedFrame
 from appview.ingest.frames import ErrorEvent, InfoEvent, frame_seq, parse_frame
@@ -40,6 +40,7 @@ MAX_MESSAGE_BYTES: Final = (
 IDLE_SECONDS: Final = 30.0  # without a byte: ask whether the other side is there
 PONG_SECONDS: Final = 20.0  # no answer to that: it is not
 RECONNECT: Final = Backoff(base=0.5, cap=60.0)
+MAX_RETRY_AFTER: Final = 600.0  # seconds; a server that asks for more is tried again anyway
 OLDEST: Final = 0  # the cursor that asks for all that is kept
 _COMMIT: Final = b"#commit"  # a frame that has it in its header is no word about the stream itself
 _HEADER_BYTES: Final = 20
@@ -109,16 +110,20 @@ class Firehose:
         failures = 0
         while True:
             self._heard = False
-            why = "closed"
+            why, asked, forbidden = "closed", 0.0, False
             try:
                 why = await self._follow()
             except FetchError as error:
-                why = str(error)
+                why, forbidden = str(error), isinstance(error, ForbiddenUrl)
+                asked = min(error.retry_after_seconds or 0.0, MAX_RETRY_AFTER)
             finally:
                 self.connected = False
             failures = 1 if self._heard else failures + 1
-            wait = RECONNECT.seconds(failures, self._random)
-            log.info("source disconnected", source=self.url, reason=why, retry_in=round(wait, 1))
+            wait = max(RECONNECT.seconds(failures, self._random), asked)
+            if forbidden:
+                log.error("source forbidden", source=self.url, reason=why, retry_in=round(wait, 1))
+            else:
+                log.info("source disconnected", source=self.url, reason=why, retry_in=round(wait, 1))
             await self._sleep(wait)
             self.reconnects += 1
 

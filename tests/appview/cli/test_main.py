@@ -91,6 +91,14 @@ def test_bad_setting_names_its_place(engram: CommandLine, monkeypatch: pytest.Mo
     assert "error: ENGRAM_PORT must be a whole number" in answer.err
 
 
+def test_source_that_may_never_be_asked_ends_serve_at_once(engram: CommandLine) -> None:
+    answer = engram("serve", "--source", "http://localhost:2583")
+    assert answer.code == 2
+    assert "error: source: http://localhost is on this machine" in answer.err
+    assert "hint: for development and tests: --allow-loopback" in answer.err
+    assert not engram.data.exists()
+
+
 def test_damaged_file_is_a_failure_and_is_kept(engram: CommandLine) -> None:
     engram("space", "list")
     engram.data.mkdir()

@@ -12,7 +12,13 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from appview.http.client import MAX_REDIRECTS, HttpClient
-from appview.http.errors import FetchError, ForbiddenUrl, HttpStatusError, ResponseTooLarge
+from appview.http.errors import (
+    FORBIDDEN_SECONDS,
+    FetchError,
+    ForbiddenUrl,
+    HttpStatusError,
+    ResponseTooLarge,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -72,6 +78,16 @@ async def test_loopback_is_refused_unless_it_is_allowed() -> None:
             await client.get(url)
         with pytest.raises(ForbiddenUrl, match="not public"):
             await client.get(url.replace("http:", "https:"))
+
+
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+async def test_the_secure_form_of_a_scheme_is_named(scheme: str) -> None:
+    async with HttpClient(allow_loopback=True) as client:
+        with pytest.raises(
+            ForbiddenUrl, match={"ws": "only wss is", "http": "only https is"}[scheme]
+        ) as caught:
+            await client.websocket(f"{scheme}://relay.example", max_message_bytes=1_000)
+    assert caught.value.retry_after_seconds == FORBIDDEN_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from appview.errors import ConfigurationError
 from appview.http.client import HttpClient
+from appview.http.errors import FORBIDDEN_SECONDS
 from appview.ingest.frames import frame_seq
 from appview.ingest.source import Firehose, Gap, endpoint
 from tests.network.synthetic import Account, Network
@@ -307,3 +309,30 @@ async def test_a_connection_that_answers_no_ping_is_left_for_a_new_one() -> None
     finally:
         await runner.cleanup()
     assert connections >= 2
+
+
+async def test_a_forbidden_source_is_an_error_and_left_alone_for_long() -> None:
+    waits: list[float] = []
+    twice = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            twice.set()
+            await asyncio.Event().wait()
+
+    collector = Collector()
+    async with HttpClient() as client:
+        firehose = Firehose(
+            "ws://relay.example", client, collector.emit, None, random=lambda: 0.5, sleep=sleep
+        )
+        with capture_logs() as lines:
+            task = asyncio.create_task(firehose.run())
+            async with asyncio.timeout(10):
+                await twice.wait()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+    assert waits == [FORBIDDEN_SECONDS, FORBIDDEN_SECONDS]
+    assert {(line["event"], line["log_level"]) for line in lines} == {("source forbidden", "error")}
+    assert "only wss is allowed" in lines[0]["reason"]

@@ -230,4 +230,6 @@ def _check_key(rule: str, rkey: str) -> None:
     else:
         fits = rkey == rule.removeprefix("literal:")
     if not fits:
-        raise InvalidRecord("rkey", f"{rkey[:60]!r} does not fit the key {rule}")
+        raise InvalidRecord(
+            "rkey", f"{rkey[:60]!r} does not fit the key {rule}", unquoted=f"does not fit the key {rule}"
+        )

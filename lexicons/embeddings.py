@@ -58,7 +58,7 @@ class Embedding:
     def unit_vector(self) -> tuple[float, ...]:
         """Read the vector at length 1; raise `UnusableVector`."""
         if self.encoding != ENCODING:
-            raise UnusableVector(f"unknown encoding {self.encoding[:40]!r}")
+            raise UnusableVector(f"unknown encoding: {self.encoding[:40]!r}")
         return decode_unit_vector(self.vector, self.key.dims)
 
 

@@ -13,7 +13,15 @@ from __future__ import annotations
 
 
 class ContractError(ValueError):
-    """Base of everything that breaks the contract."""
+    """Base of everything that breaks the contract.
+
+    A message may quote what it refuses, but only after a colon; `summary` never does, and is for logs.
+    """
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, without what its author wrote."""
+        return str(self).partition(":")[0]
 
 
 class InvalidSyntax(ContractError):
@@ -35,18 +43,26 @@ class InvalidSchema(ContractError):
 
 
 class InvalidRecord(ContractError):
-    """A value does not satisfy its lexicon; `path` names the field: `embedding.dims`, `tags[3]`."""
+    """A value does not satisfy its lexicon; `path` names the field: `embedding.dims`, `tags[3]`. A `reason`
+    that quotes the value comes with one that does not, `unquoted`."""
 
-    def __init__(self, path: str, reason: str) -> None:
+    def __init__(self, path: str, reason: str, *, unquoted: str = "") -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
         self.path = path
         self.reason = reason
+        self.unquoted = unquoted or reason
+
+    @property
+    def summary(self) -> str:
+        """The field and what is wrong with it, without what its author wrote."""
+        return f"{self.path}: {self.unquoted}" if self.path else self.unquoted
 
     def under(self, parent: str) -> InvalidRecord:
         """Return the same error as seen from the value that holds this one: `dims` under `embedding`."""
         if not self.path:
-            return InvalidRecord(parent, self.reason)
-        return InvalidRecord(f"{parent}{'' if self.path[0] == '[' else '.'}{self.path}", self.reason)
+            return InvalidRecord(parent, self.reason, unquoted=self.unquoted)
+        path = f"{parent}{'' if self.path[0] == '[' else '.'}{self.path}"
+        return InvalidRecord(path, self.reason, unquoted=self.unquoted)
 
 
 class UnusableVector(ContractError):

@@ -83,9 +83,11 @@ def _only(schema: Schema) -> Callable[[Any], None]:
 
     def only(value: Any) -> None:
         if const is not None and value != const:
-            raise InvalidRecord("", f"must be {const!r}, not {_shown(value)}")
+            reason = f"must be {const!r}"
+            raise InvalidRecord("", f"{reason}, not {_shown(value)}", unquoted=reason)
         if choices is not None and value not in choices:
-            raise InvalidRecord("", f"must be one of {', '.join(map(str, allowed))}, not {_shown(value)}")
+            reason = f"must be one of {', '.join(map(str, allowed))}"
+            raise InvalidRecord("", f"{reason}, not {_shown(value)}", unquoted=reason)
 
     return only
 
@@ -109,7 +111,9 @@ def _string(schema: Schema) -> Check:
         if least_seen and grapheme_count(value) < least_seen:
             raise InvalidRecord("", f"{grapheme_count(value)} graphemes, at least {least_seen}")
         if in_format is not None and not in_format(value):
-            raise InvalidRecord("", f"not a valid {format_name}: {_shown(value)}")
+            reason = f"not a valid {format_name}"
+            unquoted = f"{reason}, {utf8_length(value)} bytes"
+            raise InvalidRecord("", f"{reason}: {_shown(value)}", unquoted=unquoted)
         if only is not None:
             only(value)
         return value
@@ -125,9 +129,9 @@ def _integer(schema: Schema) -> Check:
         if type(value) is not int:
             raise InvalidRecord("", "must be an integer")
         if least is not None and value < least:
-            raise InvalidRecord("", f"{value}, at least {least}")
+            raise InvalidRecord("", f"{value}, at least {least}", unquoted=f"must be at least {least}")
         if most is not None and value > most:
-            raise InvalidRecord("", f"{value}, at most {most}")
+            raise InvalidRecord("", f"{value}, at most {most}", unquoted=f"must be at most {most}")
         if only is not None:
             only(value)
         return value
@@ -184,7 +188,8 @@ def _blob(schema: Schema) -> Check:
         if most is not None and value["size"] > most:
             raise InvalidRecord("", f"{value['size']} bytes, at most {most}")
         if accepted is not None and not any(_fits(pattern, value["mimeType"]) for pattern in accepted):
-            raise InvalidRecord("", f"{_shown(value['mimeType'])} is not accepted ({', '.join(accepted)})")
+            reason = f"is not accepted ({', '.join(accepted)})"
+            raise InvalidRecord("", f"{_shown(value['mimeType'])} {reason}", unquoted=f"its type {reason}")
         return value
 
     return blob
@@ -280,7 +285,8 @@ def _union(schema: Schema, nsid: str, resolve: Resolve) -> Check:
         if member is not None:
             return member(value)
         if closed:
-            raise InvalidRecord("$type", f"must be one of {', '.join(members)}, not {_shown(name)}")
+            reason = f"must be one of {', '.join(members)}"
+            raise InvalidRecord("$type", f"{reason}, not {_shown(name)}", unquoted=reason)
         return value
 
     return union

@@ -15,6 +15,7 @@ import structlog
 
 from appview.control import SpaceRow
 from appview.errors import StoreError
+from appview.occasional import Occasional
 from appview.sqlite import is_damage
 from lexicons.spaces import SpaceUri
 
@@ -55,6 +56,7 @@ class Declarations:
         self._committer = committer
         self._clock = clock
         self._open_registration = open_registration
+        self._refusals = Occasional()
 
     async def follow(self, change: ConfigChange) -> None:
         """Make an author's space be as its proven config record says. One that is not valid changes
@@ -115,4 +117,6 @@ class Declarations:
 
     def _refuse(self, author: Did, reason: str, detail: str) -> None:
         self.outcomes[f"refused: {reason}"] += 1
-        log.warning("config refused", author=author, reason=reason, detail=detail)
+        count = self._refusals.due((author, reason), self._clock())
+        if count is not None:
+            log.warning("config refused", author=author, reason=reason, detail=detail, count=count)

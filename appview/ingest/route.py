@@ -55,7 +55,8 @@ class RecordChange:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """An author's config record: a config, nothing any more, or (with `problem`) one that is not valid."""
+    """An author's config record: a config, nothing any more, or (with `problem`, which does not quote it)
+    one that is not valid."""
 
     author: Did
     rev: str
@@ -83,9 +84,11 @@ def judge_memory(rkey: str, cid: str, block: bytes) -> Judged:
         garden().validate_record(MEMORY, value, rkey)
         memory = Memory.from_record(value)
     except ContractError as error:
-        return Judged(Refuse(rkey, cid, "record", str(error)[:MAX_DETAIL], _kept(tags)), topics)
+        detail, brief = str(error)[:MAX_DETAIL], error.summary[:MAX_DETAIL]
+        return Judged(Refuse(rkey, cid, "record", detail, _kept(tags), brief), topics)
     if not memory.text.strip():
-        return Judged(Refuse(rkey, cid, "blank", "the text is blank", memory.tags), topics)
+        refused = Refuse(rkey, cid, "blank", "the text is blank", memory.tags, "text: is blank")
+        return Judged(refused, topics)
     return Judged(Put(rkey, cid, memory), topics)
 
 
@@ -100,7 +103,7 @@ def judge_config(author: Did, rev: str, record: RecordChange) -> ConfigChange | 
         garden().validate_record(CONFIG, value, record.rkey)
         return ConfigChange(author, rev, record.cid, Config.from_record(value))
     except ContractError as error:
-        return ConfigChange(author, rev, record.cid, None, str(error)[:MAX_DETAIL])
+        return ConfigChange(author, rev, record.cid, None, error.summary[:MAX_DETAIL])
 
 
 def targets(author: Did, topics: Topics | None, scopes: Mapping[SpaceUri, Scope]) -> frozenset[SpaceUri]:

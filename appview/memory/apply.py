@@ -158,7 +158,17 @@ def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change, Scope]], 
                 else:
                     outcome.unchanged += 1
             case Refuse():
-                skips.append(Skip(key, rev, change.cid, change.reason, change.detail, tags=change.tags))
+                skips.append(
+                    Skip(
+                        key,
+                        rev,
+                        change.cid,
+                        change.reason,
+                        change.detail,
+                        tags=change.tags,
+                        brief=change.brief,
+                    )
+                )
             case Put() if key in live and live[key][1] == change.cid:
                 outcome.unchanged += 1
             case Put():
@@ -170,8 +180,11 @@ def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change, Scope]], 
         if isinstance(verdict, Fits):
             fitting.append((version, verdict))
         else:
+            key, memory = version.key, version.memory
             skips.append(
-                Skip(version.key, version.rev, version.cid, verdict.reason, verdict.detail, version.memory)
+                Skip(
+                    key, version.rev, version.cid, verdict.reason, verdict.detail, memory, brief=verdict.brief
+                )
             )
     news = [skip for skip in skips if skipped.get(skip.key) != (skip.cid, skip.reason)]
     outcome.unchanged += len(skips) - len(news)

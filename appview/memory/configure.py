@@ -154,4 +154,5 @@ def _come_back(version: Version, fits: Fits, before: tuple[int, str] | None) -> 
 
 
 def _skip(version: Version, verdict: Unfit) -> Skip:
-    return Skip(version.key, version.rev, version.cid, verdict.reason, verdict.detail, version.memory)
+    key, memory = version.key, version.memory
+    return Skip(key, version.rev, version.cid, verdict.reason, verdict.detail, memory, brief=verdict.brief)

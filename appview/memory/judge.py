@@ -32,10 +32,11 @@ class Fits:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A record to leave out until the config changes."""
+    """A record to leave out until the config changes. `detail` may quote it, `brief` does not."""
 
     reason: SkipReason
     detail: str
+    brief: str = ""
 
 
 Verdict = Fits | Unfit
@@ -81,9 +82,9 @@ def _vectors(memories: Sequence[Memory], key: ModelKey) -> list[bytes | None]:
 def _unfit(memory: Memory, key: ModelKey) -> Unfit:
     embedding = embedding_for(memory, key)
     if embedding is None:
-        return Unfit("model", f"made with {memory.embedding.key}")
+        return Unfit("model", f"made with {memory.embedding.key}", "embedding.model: not the space's")
     try:
         embedding.unit_vector()
     except UnusableVector as error:
-        return Unfit("vector", str(error))
+        return Unfit("vector", str(error), f"embedding.vector: {error.summary}")
     return Unfit("vector", "the vector has no length that float32 can hold")

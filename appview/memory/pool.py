@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from appview.errors import StoreError
 from appview.memory.store import SpaceStore
+from appview.occasional import Occasional
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -69,6 +70,7 @@ class SpacePool:
         self._changed = asyncio.Condition()
         self._evictions: set[asyncio.Task[None]] = set()  # owned until done: `close` waits for them
         self._closed = False
+        self._skipped = Occasional()  # one for all spaces: a record can go to many
 
     def path(self, space: SpaceUri) -> Path:
         """Name the file of a space."""
@@ -182,7 +184,12 @@ class SpacePool:
     async def _open(self, space: SpaceUri) -> SpaceStore:
         await asyncio.get_running_loop().run_in_executor(self._executor, self._make_folder)
         return await SpaceStore.open(
-            self.path(space), space, self._executor, self._clock, analyser=self._analyser
+            self.path(space),
+            space,
+            self._executor,
+            self._clock,
+            analyser=self._analyser,
+            skipped=self._skipped,
         )
 
     def _make_folder(self) -> None:

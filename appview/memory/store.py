@@ -7,6 +7,7 @@ what a write did is on disk when it answers.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -23,6 +24,7 @@ from appview.memory.rights import is_writable
 from appview.memory.stored import authors_of, refresh_keywords, versions_of
 from appview.memory.values import Filters
 from appview.memory.writer import Writer
+from appview.occasional import Occasional
 from appview.sqlite import Database
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from appview.memory.scope import Scope
     from appview.memory.tags import PathTag
     from appview.memory.values import Applied, Change, Fact, PathNode, RepoUpdate, SpaceStatus, Update
-    from appview.memory.writer import Version
+    from appview.memory.writer import Skip, Version
     from appview.sqlite import Connection
     from lexicons.configs import Config
     from lexicons.models import ModelKey
@@ -61,6 +63,7 @@ class SpaceStore:
         clock: Callable[[], int],
         config: Config | None,
         hidden: frozenset[Did],
+        skipped: Occasional | None = None,
     ) -> None:
         self.space = space
         self.database = database
@@ -68,6 +71,7 @@ class SpaceStore:
         self._clock = clock
         self._config = config
         self._hidden = hidden
+        self._skipped = skipped or Occasional()
 
     @classmethod
     async def open(
@@ -78,8 +82,9 @@ class SpaceStore:
         clock: Callable[[], int],
         *,
         analyser: Analyser,
+        skipped: Occasional | None = None,
     ) -> Self:
-        """Open a space's file, or make it.
+        """Open a space's file, or make it. `skipped` bounds what all spaces together log of left-out records.
 
         Raises `StoreMismatch` for the file of another space, program or newer version, and `StoreError` for
         one that cannot be read or written.
@@ -101,7 +106,7 @@ class SpaceStore:
         except BaseException:
             await database.close()
             raise
-        return cls(space, database, analyser, clock, config, hidden)
+        return cls(space, database, analyser, clock, config, hidden, skipped)
 
     async def close(self) -> None:
         """Wait for what is running, then close the file."""
@@ -156,8 +161,7 @@ class SpaceStore:
             )
 
     async def apply(self, updates: Sequence[Update]) -> Applied:
-        """Apply what commits and accounts changed; what was applied before changes nothing. Logs each record
-        left out."""
+        """Apply what commits and accounts changed; what was applied before changes nothing."""
 
         def work(writer: Writer) -> tuple[Outcome, frozenset[Did]]:
             return apply_updates(writer, updates), hidden_authors(writer.connection)
@@ -167,16 +171,7 @@ class SpaceStore:
         except asyncio.CancelledError:
             self._hidden = await self.database.read(hidden_authors)
             raise
-        for skip in outcome.skips:
-            author, rkey = skip.key
-            log.info(
-                "memory skipped",
-                space=self.space,
-                author=author,
-                rkey=rkey,
-                reason=skip.reason,
-                detail=skip.detail,
-            )
+        self._tell(outcome.skips)
         return outcome.applied
 
     async def remove_author(self, author: Did) -> None:
@@ -277,6 +272,24 @@ class SpaceStore:
     async def versions(self, author: Did) -> dict[str, Version]:
         """Read an author's indexed memories by record key, as the records they were made from."""
         return await self.database.read(lambda connection: versions_of(connection, author))
+
+    def _tell(self, skips: Sequence[Skip]) -> None:
+        """Log what was left out: each record for who debugs, each author and reason now and then. No line has
+        what an author wrote."""
+        for skip in skips:
+            author, rkey = skip.key
+            log.debug(
+                "memory skipped",
+                space=self.space,
+                author=author,
+                rkey=rkey,
+                reason=skip.reason,
+                detail=skip.brief,
+            )
+        for (author, reason), number in Counter((skip.key[0], skip.reason) for skip in skips).items():
+            count = self._skipped.due((author, reason), self._clock(), number)
+            if count is not None:
+                log.info("memories skipped", space=self.space, author=author, reason=reason, count=count)
 
     async def _write(self, work: Callable[[Writer], T]) -> T:
         def transaction(connection: Connection) -> T:

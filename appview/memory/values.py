@@ -33,13 +33,15 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A record that can never be indexed as it stands. `tags` is None where they cannot be told."""
+    """A record that can never be indexed as it stands. `tags` is None where they cannot be told. `detail` may
+    quote the record, `brief` does not."""
 
     rkey: str
     cid: str
     reason: SkipReason
     detail: str
     tags: tuple[str, ...] | None = None
+    brief: str = ""
 
 
 @dataclass(frozen=True, slots=True)

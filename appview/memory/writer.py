@@ -58,7 +58,7 @@ class NewFact:
 @dataclass(frozen=True, slots=True)
 class Skip:
     """A version to leave out. `memory` is kept where it may fit another config, `tags`, where they are
-    known, to tell who may see it."""
+    known, to tell who may see it; `brief` may be logged."""
 
     key: Key
     rev: str
@@ -67,6 +67,7 @@ class Skip:
     detail: str
     memory: Memory | None = None
     tags: tuple[str, ...] | None = None
+    brief: str = ""
 
 
 class Writer:

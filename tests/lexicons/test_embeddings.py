@@ -115,8 +115,8 @@ INFINITY, NAN = b"\x00\x7c", b"\x00\x7e"
         (Embedding(KEY, b"\x00\x3c" * 2 + INFINITY), "NaN or infinity"),
         (Embedding(KEY, b"\x00" * 6), "is zero"),
         (Embedding(KEY, b"\x00\x80" * 3), "is zero"),  # minus zero
-        (Embedding(KEY, b"\x00\x3c" * 3, "f32le"), "unknown encoding 'f32le'"),
-        (Embedding(KEY, b"\x00\x3c" * 3, "x" * 900), "unknown encoding 'x+'$"),
+        (Embedding(KEY, b"\x00\x3c" * 3, "f32le"), "unknown encoding: 'f32le'"),
+        (Embedding(KEY, b"\x00\x3c" * 3, "x" * 900), "unknown encoding: 'x+'$"),
     ],
 )
 def test_a_vector_that_cannot_be_used_says_why(embedding: Embedding, reason: str) -> None:

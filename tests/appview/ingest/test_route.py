@@ -24,6 +24,7 @@ from lexicons.memories import Memory, read_tags
 from lexicons.models import ModelKey
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
+from tests.network.synthetic.blocks import encode
 
 ALICE = Did("did:plc:alice")
 BOB = Did("did:plc:bob")
@@ -95,6 +96,30 @@ def test_a_record_that_breaks_its_lexicon_is_refused(value: dict[str, Any], word
     assert refused.reason == "record"
     assert word in refused.detail
     assert len(refused.detail) <= 200
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        record(createdAt="1999-zealous-quince"),
+        record(**{"$type": "app.zealous.quince"}),
+        record(embedding={**MODEL.to_record(), "model": "zealous-quince" * 20, "encoding": "f16le"}),
+        record(embedding={**MODEL.to_record(), "dims": 7_777_777, "encoding": "f16le", "vector": b""}),
+        record(tags=["zealous-quince" * 20]),
+        record(zealous={"quince": 1.5, "$type": 7_777_777}),
+    ],
+)
+def test_what_may_be_logged_of_a_refused_record_quotes_nothing_of_it(value: dict[str, Any]) -> None:
+    refused = judge_memory(RKEY, "cid", encode(value)).change
+    assert isinstance(refused, Refuse) and refused.brief
+    assert not any(word in refused.brief for word in ("zealous", "quince", "7777777"))
+
+
+def test_what_may_be_logged_names_the_field_and_sizes() -> None:
+    refused = judge_memory(RKEY, "cid", data.encode(record(createdAt="x" * 57))).change
+    assert isinstance(refused, Refuse)
+    assert refused.brief == "createdAt: not a valid datetime, 57 bytes"
+    assert "xxx" in refused.detail
 
 
 @pytest.mark.parametrize("length", [30_000])

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from appview.memory.scope import EVERYTHING
 from appview.memory.values import Applied, Filters
+from appview.occasional import INTERVAL
 from lexicons.ids import MEMORY
 from lexicons.syntax import AtUri
 from tests.appview.memory.support import (
@@ -205,16 +206,36 @@ async def test_more_records_than_a_round_holds(store: SpaceStore) -> None:
     assert (await store.status(EVERYTHING)).memories == 1001
 
 
-async def test_a_refused_record_is_counted_and_logged_once_without_its_text(store: SpaceStore) -> None:
+async def test_a_refused_record_is_counted_and_logged_without_what_it_holds(store: SpaceStore) -> None:
     with capture_logs() as logs:
         applied = await store.apply([commit(1, refuse("a"), put("b", memory("private text", key=OTHER)))])
         await store.apply([commit(2, refuse("a"), put("b", memory("private text", key=OTHER)))])
     assert applied.skipped == {"blank": 1, "model": 1}
     lines = [line for line in logs if line["event"] == "memory skipped"]
     assert [(line["rkey"], line["reason"]) for line in lines] == [("a", "blank"), ("b", "model")]
+    assert {line["log_level"] for line in lines} == {"debug"}
     assert "private" not in str(logs)
+    assert OTHER.digest not in str([line for line in logs if line["event"] != "space configured"])
     (counted,) = (await store.status(EVERYTHING)).skipped
     assert (counted.author, counted.reasons, counted.count) == (ALICE, {"blank": 1, "model": 1}, 2)
+
+
+async def test_what_an_author_makes_be_left_out_costs_a_line_for_each_reason_and_interval(
+    store: SpaceStore, clock: Clock
+) -> None:
+    with capture_logs() as logs:
+        for number in range(1, 21):
+            changes = (refuse(f"a{number}"), refuse(f"b{number}"), refuse(f"c{number}", "record"))
+            await store.apply([commit(number, *changes)])
+        clock.time += INTERVAL
+        await store.apply([commit(21, refuse("last"))])
+    told = [line for line in logs if line["log_level"] == "info"]
+    assert [(line["author"], line["reason"], line["count"]) for line in told] == [
+        (ALICE, "blank", 2),
+        (ALICE, "record", 1),
+        (ALICE, "blank", 39),
+    ]
+    assert sum(line["event"] == "memory skipped" for line in logs) == 61
 
 
 @pytest.mark.parametrize("last", [refuse("a"), put("a", memory("unfit", key=OTHER))])

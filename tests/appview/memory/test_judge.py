@@ -61,7 +61,7 @@ def test_the_next_models_vector_is_taken_along_and_does_not_decide() -> None:
 )
 def test_another_model_digest_or_number_of_dimensions_does_not_fit(key) -> None:  # type: ignore[no-untyped-def]
     (verdict,) = judge([memory(key=key)], OLD)
-    assert verdict == Unfit("model", f"made with {key}")
+    assert verdict == Unfit("model", f"made with {key}", "embedding.model: not the space's")
 
 
 HALF = struct.Struct("<e")

@@ -91,7 +91,6 @@ async def test_what_is_absent_stays_absent(client: Client, garden: Garden) -> No
         f"at://{ALICE}/garden.engram.config/self",
         f"at://{ALICE}",
         "at://alice.example.org/garden.engram.memory/3jzfcijpj2z2a",
-        "https://example.org/memory",
         SPACE,
     ],
 )
@@ -100,9 +99,23 @@ async def test_a_memory_that_is_not_there(client: Client, uri: str) -> None:
     assert (answer.status, answer.error) == (404, "MemoryNotFound")
 
 
-@pytest.mark.parametrize("uri", ["", "x", "%00"])
-async def test_what_is_no_uri(client: Client, uri: str) -> None:
-    assert (await client.ask(GET_MEMORY, space=SPACE, uri=uri)).error == "InvalidRequest"
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "x",
+        "%00",
+        "at://x",
+        "at://",
+        f"at://{ALICE}/memory/x",
+        f"at://{ALICE}/garden.engram.memory/",
+        "https://example.org/memory",
+    ],
+)
+async def test_what_is_no_uri_of_a_memory(client: Client, uri: str) -> None:
+    answer = await client.ask(GET_MEMORY, space=SPACE, uri=uri)
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+    assert "uri" in answer.body["message"]
 
 
 async def test_a_hidden_memory_and_a_deleted_one_look_like_one_that_never_was(

@@ -14,7 +14,7 @@ from appview.folder import make_folder
 from appview.settings import CONFIG_VARIABLE, SETTINGS, Settings
 from lexicons.errors import InvalidSyntax
 from lexicons.spaces import SpaceUri
-from lexicons.syntax import Did
+from lexicons.syntax import Did, Handle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -67,7 +67,7 @@ def _read_space(_context: click.Context, parameter: click.Parameter, value: str)
     try:
         return SpaceUri.public(Did(value)) if value.startswith("did:") else SpaceUri(value)
     except InvalidSyntax as error:
-        reason = f"{error}; give a space's URI or its authority's DID"
+        reason = _of_handle(value) or f"{error}; give a space's URI or its authority's DID"
         raise click.BadParameter(reason, param=parameter) from None
 
 
@@ -75,8 +75,21 @@ def _read_did(_context: click.Context, parameter: click.Parameter, value: str) -
     try:
         return Did(value)
     except InvalidSyntax as error:
-        reason = f"{error}; handles change hands, DIDs do not"
+        reason = _of_handle(value) or f"{error}; give the account's DID"
         raise click.BadParameter(reason, param=parameter) from None
+
+
+def _of_handle(value: str) -> str:
+    """Say how to find the DID of a handle, which may change hands and so has no place in the rules; empty for
+    what is no handle."""
+    handle = value.removeprefix("@").lower()
+    if not Handle.is_valid(handle):
+        return ""
+    return (
+        f"{value!r} is a handle, and handles change hands; give the DID: it is at"
+        f" https://{handle}/.well-known/atproto-did, or in the DNS record TXT _atproto.{handle},"
+        " and the account's own `engram-publisher whoami` tells it"
+    )
 
 
 def _read_optional_space(

@@ -8,6 +8,7 @@ import click
 
 from appview.cli.options import did_argument, opened, run_async, settings_options, space_argument
 from appview.cli.output import json_option, show, table
+from appview.errors import NotFound
 
 if TYPE_CHECKING:
     from appview.settings import Settings
@@ -74,8 +75,10 @@ def list_members(settings: Settings, space: SpaceUri, as_json: bool) -> None:
 
     async def work() -> list[dict[str, str | None]]:
         async with opened(settings) as (control, access):
-            states = await control.memberships()
-            return [{"did": did, "state": states.get((space, did))} for did in access.members(space)]
+            states, dids = await control.memberships(), access.members(space)
+            if not dids and await control.space(space) is None:
+                raise NotFound(f"the space {space} is not known here", hint="see engram-appview space list")
+            return [{"did": did, "state": states.get((space, did))} for did in dids]
 
     members = run_async(work())
     rows = [[str(row["did"]), row["state"] or "not fetched yet"] for row in members]

@@ -58,7 +58,23 @@ class TestMember:
         put_membership(engram)
         assert engram("member", "list", ALICE).out.split() == [BOB, "synced"]
         engram("member", "remove", ALICE, BOB)
+        engram("space", "add", ALICE)
         assert engram("member", "list", ALICE).out == "no members\n"
+
+    def test_list_of_a_space_that_is_not_known_says_so(self, engram: CommandLine) -> None:
+        engram("member", "add", ALICE, BOB)
+        answer = engram("member", "list", BOB, "--json")
+        assert (answer.code, answer.out, answer.error["code"]) == (4, "", "NotFound")
+        assert SpaceUri.public(BOB) in answer.error["message"]
+        assert "space list" in answer.error["hint"]
+
+    @pytest.mark.parametrize("arguments", [("alice.test", BOB), (ALICE, "@Alice.test")])
+    def test_a_handle_is_refused_and_its_did_pointed_at(
+        self, engram: CommandLine, arguments: tuple[str, str]
+    ) -> None:
+        message = engram("member", "add", *arguments, "--json").error["message"]
+        assert "https://alice.test/.well-known/atproto-did" in message
+        assert "_atproto.alice.test" in message
 
     @pytest.mark.parametrize(
         "arguments",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from appview.ingest.fetch import FetchedRepo, RepoFetcher
     from appview.ingest.pipeline import Pipeline
     from appview.ingest.reconcile import Reconciler
+    from appview.ingest.route import Stray
     from appview.ingest.snapshots import RepoRecord
     from appview.memory.values import RepoUpdate
     from lexicons.spaces import SpaceUri
@@ -196,7 +197,8 @@ class Backfill:
         tree = cid_text(repo.data)
         while True:
             scopes, marks = pipeline.roster.of(did), pipeline.marks
-            updates = await asyncio.to_thread(route_repo, did, repo.rev, tree, memories, scopes)
+            strays: Counter[Stray] = Counter()
+            updates = await asyncio.to_thread(route_repo, did, repo.rev, tree, memories, scopes, strays)
             async with pipeline.lock:
                 if pipeline.roster.of(did) != scopes:
                     continue
@@ -205,6 +207,7 @@ class Backfill:
                 self._check_not_overtaken(did, turn)
                 self._check_not_behind(repo)
                 filled = await self._hand_on(repo, attempt, updates)
+                pipeline.count_strays(did, strays)
             break
         await self._committer.flush()
         async with pipeline.lock:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from appview.ingest.committer import Committer
     from appview.ingest.declarations import Declarations
     from appview.ingest.engine import Engine
+    from appview.ingest.route import Stray
     from appview.ingest.source import Gap, Item
     from appview.memory.values import RepoUpdate
     from lexicons.spaces import SpaceUri
@@ -216,8 +217,10 @@ class Pipeline:
                 config = change
         if memories:
             scopes = self.roster.of(did)
-            updates = route_commit(did, commit.rev, cid_text(commit.data), memories, scopes)
+            strays: Counter[Stray] = Counter()
+            updates = route_commit(did, commit.rev, cid_text(commit.data), memories, scopes, strays)
             self.count_refusals(did, updates)
+            self.count_strays(did, strays)
             self._send(did, updates, size)
         if config is not None:
             declared = judge_config(did, commit.rev, config)
@@ -352,6 +355,12 @@ class Pipeline:
         """Count records that can never be indexed. The stores log them."""
         for reason, _, _ in refusals(updates.values()):
             self.events[f"refused {reason}"] += 1
+
+    def count_strays(self, did: Did, strays: Mapping[Stray, int]) -> None:
+        """Count records that their tag `space=` keeps out of every space: nothing else would tell of them."""
+        for named, count in strays.items():
+            self.events[f"in no space: space= names {named}"] += count
+            log.debug("memory in no space", did=did, named=named, count=count)
 
 
 def _seq(item: Item) -> int | None:

@@ -33,10 +33,14 @@ from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable, Mapping, Sequence
 
     from appview.memory.scope import Scope
     from appview.memory.values import Change
+
+# What a tag `space=` names that keeps its record out of every space.
+Stray = Literal["no DID", "no space that takes it"]
 
 MAX_DETAIL: Final = 200  # characters of a reason that are kept
 
@@ -138,10 +142,12 @@ def route_commit(
     tree: str | None,
     records: Iterable[RecordChange],
     scopes: Mapping[SpaceUri, Scope],
+    strays: Counter[Stray] | None = None,
 ) -> dict[SpaceUri, RepoUpdate]:
     """Turn the memory records of one commit into an update for each space it changes.
 
-    `scopes` says what the author may write, for every space where that is anything.
+    `scopes` says what the author may write, for every space where that is anything; `strays` counts the
+    records that a tag keeps out of all of them.
     """
     changes: dict[SpaceUri, list[Change]] = {}
     for record in records:
@@ -153,6 +159,7 @@ def route_commit(
             continue
         judged = judge_memory(record.rkey, record.cid, record.block)
         chosen = targets(author, judged.topics, scopes)
+        _count_stray(judged.topics, chosen, strays)
         for space in scopes:
             if space in chosen:
                 changes.setdefault(space, []).append(judged.change)
@@ -170,6 +177,7 @@ def route_repo(
     tree: str | None,
     records: Iterable[RecordChange],
     scopes: Mapping[SpaceUri, Scope],
+    strays: Counter[Stray] | None = None,
 ) -> dict[SpaceUri, RepoUpdate]:
     """Turn all memory records of a repo into a complete update for every space of `scopes`."""
     changes: dict[SpaceUri, list[Change]] = {space: [] for space in scopes}
@@ -177,7 +185,9 @@ def route_repo(
         if record.collection != MEMORY or record.block is None or record.cid is None:
             continue
         judged = judge_memory(record.rkey, record.cid, record.block)
-        for space in targets(author, judged.topics, scopes):
+        chosen = targets(author, judged.topics, scopes)
+        _count_stray(judged.topics, chosen, strays)
+        for space in chosen:
             changes[space].append(judged.change)
     return {
         space: RepoUpdate(author, rev, tuple(made), tree, complete=True, scope=scopes[space])
@@ -193,6 +203,13 @@ def refusals(updates: Iterable[RepoUpdate]) -> Sequence[tuple[Literal["record", 
             if isinstance(change, Refuse):
                 found[change.rkey] = (change.reason, change.rkey, change.detail)
     return list(found.values())
+
+
+def _count_stray(topics: Topics | None, chosen: frozenset[SpaceUri], strays: Counter[Stray] | None) -> None:
+    """Count a record that is in no space because its tag `space=` names none that takes it."""
+    named = None if topics is None else topics.attributes.get(SPACE_ATTRIBUTE)
+    if strays is not None and named is not None and not chosen:
+        strays["no space that takes it" if Did.is_valid(named) else "no DID"] += 1
 
 
 def _tags_of(value: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -81,6 +81,19 @@ async def test_records_that_are_not_in_order_are_refused_and_counted(world: Worl
         assert await world.skipped(space, bob.did) == {"record": len(RECORDS), "blank": 1}
 
 
+async def test_memories_that_a_tag_keeps_out_of_every_space_are_counted(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        for named in ("junk", world.network.account().did):
+            world.network.create(bob, str(MEMORY), rkey(), memory("kept apart", f"space={named}"))
+        world.remember(bob, "after")
+        await world.until_texts(space, {"before", "after"})
+        events = world.ingest.status()["events"]
+        told = {name: count for name, count in events.items() if name.startswith("in no space")}
+        assert sorted(told.values()) == [1, 1]
+        assert await world.skipped(space, bob.did) == {}
+
+
 async def test_an_error_message_in_mid_stream(world: World) -> None:
     async with world.running():
         space, (bob,) = await several(world, 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from appview.ingest.route import (
     RecordChange,
+    Stray,
     judge_config,
     judge_memory,
     refusals,
@@ -268,3 +270,25 @@ def test_a_config_that_is_not_valid_is_told(block: bytes) -> None:
 def test_a_deleted_config_is_no_problem() -> None:
     read = judge_config(BOB, REV, config(None))
     assert read is not None and (read.config, read.cid, read.problem) == (None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("tag", "counted"),
+    [
+        ("space=junk", {"no DID": 1}),
+        ("space=", {"no DID": 1}),
+        ("space=did:plc:elsewhere", {"no space that takes it": 1}),
+        (f"space={BOB}", {"no space that takes it": 1}),
+        (f"space={ALICE}", {}),
+        ("kind=note", {}),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_memory_that_its_own_tag_keeps_out_of_every_space_is_counted(
+    tag: str, counted: dict[str, int], whole: bool
+) -> None:
+    strays: Counter[Stray] = Counter()
+    changes = [change(record(tags=(tag,)))]
+    scopes = {GARDEN: EVERYTHING, SHED: Scope(allow=frozenset({Subtree("/elsewhere")}))}
+    (route_repo if whole else route_commit)(ALICE, REV, "t", changes, scopes, strays)
+    assert strays == counted

@@ -11,7 +11,18 @@ from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 from tests.appview.ingest.world import World, config, held, memory, rkey
-from tests.network.synthetic import CORRUPTIONS, MALFORMED_FRAMES, RECORDS, Network, Write, oversized_frame
+from tests.network.synthetic import (
+    CORRUPTIONS,
+    FIELDS,
+    GOOD_FIELDS,
+    MALFORMED_FRAMES,
+    RECORDS,
+    Network,
+    Write,
+    oversized_frame,
+    padded,
+    with_raw,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +90,22 @@ async def test_records_that_are_not_in_order_are_refused_and_counted(world: Worl
         await world.until_mirrored(space, bob)
         assert await world.texts(space) == {"before", "after"}
         assert await world.skipped(space, bob.did) == {"record": len(RECORDS), "blank": 1}
+
+
+async def test_one_odd_field_in_a_good_record_decides_as_the_data_model_has_it(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        bad = [with_raw(memory("bad"), field, raw) for field, raw, _ in FIELDS.values()]
+        bad.append(padded(memory("bad"), 1_000_001))
+        good = [with_raw(memory(name), field, raw) for name, (field, raw) in GOOD_FIELDS.items()]
+        good.append(padded(memory("1 MB"), 1_000_000))
+        for block in (*bad, *good):
+            world.network.create(bob, str(MEMORY), rkey(), block)
+        world.remember(bob, "after")
+        await world.until_mirrored(space, bob)
+        assert await world.texts(space) == {"before", "after", "1 MB", *GOOD_FIELDS}
+        assert await world.skipped(space, bob.did) == {"record": len(bad)}
+        assert world.ingest.status()["events"]["refused record"] == len(bad)
 
 
 async def test_memories_that_a_tag_keeps_out_of_every_space_are_counted(world: World) -> None:

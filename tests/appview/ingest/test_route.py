@@ -26,6 +26,7 @@ from lexicons.memories import Memory, read_tags
 from lexicons.models import ModelKey
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
+from tests.network.synthetic import FIELDS, GOOD_FIELDS, padded, with_raw
 from tests.network.synthetic.blocks import encode
 
 ALICE = Did("did:plc:alice")
@@ -149,10 +150,24 @@ def test_what_is_no_record_is_refused(block: bytes) -> None:
     assert isinstance(refused, Refuse) and refused.reason == "record"
 
 
-def test_a_record_above_a_megabyte_is_refused() -> None:
-    big = data.encode(record(padding="x" * 1_000_001))
-    refused = judge_memory(RKEY, "cid", big).change
-    assert isinstance(refused, Refuse) and "1000000" in refused.detail
+@pytest.mark.parametrize("name", FIELDS)
+def test_one_bad_field_makes_a_good_record_be_refused_and_says_why(name: str) -> None:
+    field, raw, word = FIELDS[name]
+    refused = judge_memory(RKEY, "cid", with_raw(record(), field, raw)).change
+    assert isinstance(refused, Refuse) and refused.reason == "record"
+    assert word in refused.detail
+
+
+@pytest.mark.parametrize("name", GOOD_FIELDS)
+def test_an_integer_of_up_to_64_bits_is_taken(name: str) -> None:
+    assert isinstance(judge_memory(RKEY, "cid", with_raw(record(), *GOOD_FIELDS[name])).change, Put)
+
+
+def test_a_record_of_a_megabyte_is_taken_and_one_byte_more_is_not() -> None:
+    assert isinstance(judge_memory(RKEY, "cid", padded(record(), 1_000_000)).change, Put)
+    refused = judge_memory(RKEY, "cid", padded(record(), 1_000_001)).change
+    assert isinstance(refused, Refuse)
+    assert refused.detail == "a record of 1000001 bytes, at most 1000000"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\u00a0\u3000"])

@@ -12,13 +12,23 @@ imports nothing of the product, so that the two can disagree.
 from tests.network.synthetic.corruptions import CORRUPTIONS
 from tests.network.synthetic.directory import Directory
 from tests.network.synthetic.keys import K256, P256, SigningKey
-from tests.network.synthetic.malformed import MALFORMED_FRAMES, RECORDS, oversized_frame
+from tests.network.synthetic.malformed import (
+    FIELDS,
+    GOOD_FIELDS,
+    MALFORMED_FRAMES,
+    RECORDS,
+    oversized_frame,
+    padded,
+    with_raw,
+)
 from tests.network.synthetic.network import Network
 from tests.network.synthetic.pds import Firehose, Pds
 from tests.network.synthetic.repos import Account, Draft, Write, error_frame, frame, info_frame, tid
 
 __all__ = [
     "CORRUPTIONS",
+    "FIELDS",
+    "GOOD_FIELDS",
     "K256",
     "MALFORMED_FRAMES",
     "P256",
@@ -35,5 +45,7 @@ __all__ = [
     "frame",
     "info_frame",
     "oversized_frame",
+    "padded",
     "tid",
+    "with_raw",
 ]

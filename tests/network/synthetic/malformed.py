@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.network.synthetic.blocks import encode, integer_64
 from tests.network.synthetic.repos import frame
 
@@ -15,9 +17,49 @@ def _with_field(name: str, raw: bytes) -> bytes:
     return b"\xa3" + body[1:] + key + raw
 
 
+def with_raw(record: dict[str, Any], name: str, raw: bytes) -> bytes:
+    """Encode a record with one field, new or in place of its own, given as raw bytes."""
+    fields = {key: encode(value) for key, value in record.items()} | {name: raw}
+    assert len(fields) < 24
+    ordered = sorted(fields.items(), key=lambda field: (len(field[0]), field[0].encode()))
+    return bytes([0xA0 | len(fields)]) + b"".join(encode(key) + value for key, value in ordered)
+
+
+def padded(record: dict[str, Any], size: int) -> bytes:
+    """Encode a record with a field that makes it exactly `size` bytes long."""
+    spare = size - len(encode(record | {"padding": "x" * 100_000})) + 100_000
+    block = encode(record | {"padding": "x" * spare})
+    assert len(block) == size
+    return block
+
+
+# One field of an otherwise good memory, and what is wrong with it (a word of the reason).
+FIELDS: dict[str, tuple[str, bytes, str]] = {
+    "float": ("weight", encode(0.5), "float"),
+    "float-that-is-whole": ("weight", encode(1.0), "float"),
+    "float-in-dims": ("dims", encode(4.0), "float"),
+    "nan": ("weight", b"\xfb\x7f\xf8" + bytes(6), ""),
+    "integer-2-63": ("weight", integer_64(2**63), "64 bits"),
+    "integer-2-64-minus-1": ("weight", integer_64(2**64 - 1), "64 bits"),
+    "integer-2-64": ("weight", b"\xc2\x49\x01" + bytes(8), "DAG-CBOR"),
+    "integer-2-60-for-a-text": ("text", integer_64(2**60), "text"),
+    "bytes-map": ("weight", encode({"$bytes": "!!!!"}), "$bytes"),
+    "bytes-map-for-the-embedding": ("embedding", encode({"$bytes": "!!!!"}), "$bytes"),
+    "link-map": ("weight", encode({"$link": "bafy"}), "$link"),
+    "lone-surrogate": ("text", b"\x63\xed\xa0\x80", "DAG-CBOR"),
+    "lone-surrogate-in-another-field": ("weight", b"\x63\xed\xbf\xbf", "DAG-CBOR"),
+    "invalid-utf-8": ("text", b"\x62\xc3\x28", "DAG-CBOR"),
+}
+# What looks odd and is in order.
+GOOD_FIELDS: dict[str, tuple[str, bytes]] = {
+    "integer-2-60": ("weight", integer_64(2**60)),
+    "integer-2-63-minus-1": ("weight", integer_64(2**63 - 1)),
+}
+
+
 RECORDS: dict[str, bytes] = {
     "float": _with_field("weight", encode(0.5)),
-    "integer-beyond-64-bits": _with_field("weight", integer_64(2**64 - 1)),
+    "integer-2-64-minus-1": _with_field("weight", integer_64(2**64 - 1)),
     "integer-2-60": _with_field("weight", integer_64(2**60)),
     "bytes-map": _with_field("vector", encode({"$bytes": "!!!!"})),
     "link-map": _with_field("vector", encode({"$link": "bafy"})),

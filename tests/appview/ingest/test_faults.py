@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
@@ -106,6 +107,36 @@ async def test_one_odd_field_in_a_good_record_decides_as_the_data_model_has_it(w
         assert await world.texts(space) == {"before", "after", "1 MB", *GOOD_FIELDS}
         assert await world.skipped(space, bob.did) == {"record": len(bad)}
         assert world.ingest.status()["events"]["refused record"] == len(bad)
+
+
+async def test_what_authors_write_is_not_in_the_log(world: World) -> None:
+    secret = "zealous-quince"
+    model = {
+        "model": secret,
+        "modelDigest": f"sha256:{secret}",
+        "dims": 4,
+        "encoding": "f16le",
+        "vector": b"",
+    }
+    with capture_logs() as lines:
+        async with world.running():
+            space, (bob,) = await several(world, 1)
+            for value in (
+                memory(createdAt=f"1999-{secret}"),
+                memory(embedding=model),
+                memory(embedding=memory()["embedding"] | {"encoding": secret}),
+                memory("ok", f"space={secret}"),
+                memory(secret, *[secret] * 17),
+            ):
+                world.network.create(bob, str(MEMORY), rkey(), value)
+            world.network.create(bob, str(CONFIG), "self", config(createdAt=secret))
+            world.remember(bob, "after")
+            await world.until_texts(space, {"before", "after"})
+            skipped = await world.skipped(space, bob.did)
+    assert skipped == {"record": 2, "model": 1, "vector": 1}
+    assert {line["reason"] for line in lines if line["event"] == "memories skipped"} == set(skipped)
+    assert any(line["event"] == "config refused" for line in lines)
+    assert secret not in str(lines)
 
 
 async def test_memories_that_a_tag_keeps_out_of_every_space_are_counted(world: World) -> None:

@@ -32,7 +32,7 @@ async def handle(call: Call) -> dict[str, Any]:
     for row, scope in found[:limit]:
         try:
             async with context.pool.use(row.uri) as store:
-                views.append(space_view(row, await store.status(scope)))
+                views.append(space_view(row, await store.status(store.visible(scope))))
         except StoreError as error:
             tell_fault(context, row.uri, error)
     answer: dict[str, Any] = {"spaces": views}

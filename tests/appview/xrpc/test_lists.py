@@ -10,6 +10,7 @@ from appview.access.rules import Permission
 from appview.access.subjects import EVERYONE
 from appview.control import SpaceRow
 from appview.memory.scope import Attribute, Subtree
+from appview.memory.values import Visibility
 from lexicons.hashing import model_key
 from lexicons.ids import GET_MEMORY, GET_PATH, GET_SPACE_STATUS, LIST_MEMORIES, LIST_PATHS, LIST_SPACES
 from lexicons.spaces import SpaceUri
@@ -394,3 +395,14 @@ async def test_a_space_that_an_operator_only_made_room_for_is_not_there_yet(
     assert [space["uri"] for space in (await client.ask(LIST_SPACES)).body["spaces"]] == [SPACE]
     assert (await client.ask(GET_SPACE_STATUS, space=admitted)).error == "UnknownSpace"
     assert not garden.pool.exists(admitted)
+
+
+async def test_what_is_hidden_of_an_inactive_account_is_not_counted_in_the_list_of_spaces(
+    client: Client, garden: Garden
+) -> None:
+    await garden.remember("shown", author=ALICE)
+    await garden.remember("hidden", author=BOB)
+    async with garden.pool.use(SPACE) as store:
+        await store.apply([Visibility(BOB, True)])
+    listed = (await client.ask(LIST_SPACES)).body["spaces"]
+    assert [each["memories"] for each in listed if each["uri"] == SPACE] == [1]

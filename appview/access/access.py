@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
@@ -13,7 +14,7 @@ from appview.access.rules import RULE_KINDS, Grant, Permission, Statement, to_ru
 from appview.access.subjects import MEMBER, Account, Action, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from appview.clock import Clock
     from appview.control import Control, Rule, RulesChange
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 DEFAULTS: Final = NewSpace()
 MAX_CACHED_SCOPES: Final = 4_096  # (subject, space, action)
 MAX_CACHED_PATTERNS: Final = 250_000  # of all different scopes; about 50 MB
+
+
+NotePathTags = Callable[[Sequence["Rule"], Sequence["Rule"]], Awaitable[None]]
 
 
 class Access:
@@ -162,18 +166,24 @@ class Access:
                 return change
 
     @asynccontextmanager
-    async def changing_path_tags(
-        self, before: Sequence[Rule], after: Sequence[Rule], *, actor: str, action: str
-    ) -> AsyncIterator[None]:
-        """Change tags of paths inside the block: the audit log has it before, whoever keeps what they decide
-        is told after."""
-        async with self._changing:
-            entry = await self._control.note_path_tags(
-                before, after, actor=actor, action=action, now=self._clock()
+    async def changing_path_tags(self, *, actor: str, action: str) -> AsyncIterator[NotePathTags]:
+        """Change tags of paths inside the block, alone. What is about to change is given to the function that
+        the block gets: the audit log has it before, whoever keeps what the tags decide is told after."""
+        entries: list[int] = []
+
+        async def note(before: Sequence[Rule], after: Sequence[Rule]) -> None:
+            entries.append(
+                await self._control.note_path_tags(
+                    before, after, actor=actor, action=action, now=self._clock()
+                )
             )
-            yield
-            await self._control.count_path_tags(entry)
-            await self._reload()
+
+        async with self._changing:
+            yield note
+            for entry in entries:
+                await self._control.count_path_tags(entry)
+            if entries:
+                await self._reload()
 
     async def declare_space(self, space: SpaceUri) -> None:
         """Give a new public space the rules that spaces begin with."""

@@ -24,23 +24,22 @@ async def put_path_tag(access: Access, store: SpaceStore, path: str, tag: PathTa
     Raises `InvalidPathTag`.
     """
     path_tags.check(path, tag.key, tag.value)
-    before = await _find(store, path, tag.key)
-    if before == tag:
-        return False
-    gone = [] if before is None else [_entry(store, path, before)]
-    here = [_entry(store, path, tag)]
-    async with access.changing_path_tags(gone, here, actor=actor, action="path tag put"):
+    async with access.changing_path_tags(actor=actor, action="path tag put") as note:
+        before = await _find(store, path, tag.key)
+        if before == tag:
+            return False
+        await note([] if before is None else [_entry(store, path, before)], [_entry(store, path, tag)])
         await store.set_path_tag(path, tag.key, tag.value, tag.protected)
     return True
 
 
 async def remove_path_tag(access: Access, store: SpaceStore, path: str, key: str, actor: str) -> bool:
     """Take an attribute from a path; False where it had none."""
-    before = await _find(store, path, key)
-    if before is None:
-        return False
-    gone = [_entry(store, path, before)]
-    async with access.changing_path_tags(gone, [], actor=actor, action="path tag removed"):
+    async with access.changing_path_tags(actor=actor, action="path tag removed") as note:
+        before = await _find(store, path, key)
+        if before is None:
+            return False
+        await note([_entry(store, path, before)], [])
         return await store.remove_path_tag(path, key)
 
 

@@ -5,7 +5,8 @@ What each request goes through is the same and is here alone; handlers begin wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from appview.access.subjects import Anonymous
 from appview.xrpc import callers
@@ -24,6 +25,8 @@ from appview.xrpc.responses import answer
 from lexicons import catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from aiohttp import web
 
     from appview.access.subjects import Subject
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from appview.xrpc.context import Context
     from appview.xrpc.limits import Desk
     from lexicons.syntax import Nsid
+
+T = TypeVar("T")
 
 VERBS: Final = {"query": ("GET", "HEAD"), "procedure": ("POST",)}  # XRPC spec, HTTP requests
 
@@ -65,7 +70,7 @@ class Routes:
         call = Call(self._context, nsid, subject, parameters, desk)
         async with self._admission.admit():
             await self._context.access.refresh()
-            body = await handler(call)
+            body = await (to_the_end(handler(call)) if verbs == VERBS["procedure"] else handler(call))
         return answer(body)
 
     async def _caller(self, request: web.Request, method: Nsid, desk: Desk) -> Subject:
@@ -76,6 +81,19 @@ class Routes:
             raise
         desk.count_subject(subject)
         return subject
+
+
+async def to_the_end(change: Awaitable[T]) -> T:
+    """Carry out what was begun, though the caller has gone or its time is up.
+
+    A change is made whole, with all that depends on it, or not at all. A query just ends.
+    """
+    task = asyncio.ensure_future(change)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def check_verb(request: web.BaseRequest, verbs: tuple[str, ...]) -> None:

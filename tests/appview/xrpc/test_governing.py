@@ -20,6 +20,7 @@ from appview.memory.scope import Attribute, Exact, Scope, Subtree
 from appview.xrpc.bodies import MAX_BODY_BYTES
 from appview.xrpc.governing import holds_subtree
 from appview.xrpc.handlers import put_member
+from appview.xrpc.routing import to_the_end
 from lexicons import ids
 from lexicons.catalog import garden as lexicons
 from lexicons.spaces import SpaceUri
@@ -323,3 +324,53 @@ def test_a_subtree_is_held_only_where_nothing_in_it_is_out_of_reach(
         for probe in probes:
             for attributes in ({}, {"k": "v"}, {"k": "w"}):
                 assert scope.covers(probe, attributes), probe
+
+
+async def path_tag_changes(garden: Garden) -> tuple[Rule, ...]:
+    """Follow the audit log's changes of one tag: each begins where the one before it ended."""
+    now: tuple[Rule, ...] = ()
+    for row in reversed(await garden.control.audit(500)):
+        if row.action == "path tag put":
+            assert row.before == now, "the log has a change that did not happen, or lacks one that did"
+            now = row.after
+    return now
+
+
+async def test_a_change_is_made_whole_though_its_caller_has_gone(operator: Caller, garden: Garden) -> None:
+    for turn in range(40):
+        call = operator.call(ids.PUT_PATH_TAG, space=SPACE, path="/a", key="turn", value=str(turn))
+        task = asyncio.create_task(call)
+        await asyncio.sleep(turn / 4000)  # where it is cut off differs; nothing is waited for
+        task.cancel()
+        await asyncio.wait([task])
+    answer = await operator.call(ids.PUT_PATH_TAG, space=SPACE, path="/a", key="turn", value="last")
+    assert answer.body == {"changed": True}
+    (last,) = await path_tag_changes(garden)
+    assert last.fields[2] == "turn=last"
+    assert await garden.control.policy_version() == garden.access.version
+
+
+async def test_changes_at_once_are_logged_one_after_the_other(operator: Caller, garden: Garden) -> None:
+    calls = [
+        operator.call(ids.PUT_PATH_TAG, space=SPACE, path="/a", key="turn", value=str(turn))
+        for turn in range(12)
+    ]
+    assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
+    assert len(await path_tag_changes(garden)) == 1
+
+
+async def test_what_was_begun_goes_on_to_its_end() -> None:
+    begun, leave, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def change() -> None:
+        begun.set()
+        await leave.wait()
+        ended.set()
+
+    task = asyncio.create_task(to_the_end(change()))
+    await begun.wait()
+    task.cancel()
+    asyncio.get_running_loop().call_soon(leave.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from embedders.errors import InvalidSpec
+from embedders.errors import InvalidSpec, ModelUnavailable
 from embedders.fastembed import FastembedEmbedder
 from embedders.hashing import HashingEmbedder
 from embedders.openai import OpenAIEmbedder
@@ -103,3 +104,11 @@ async def test_opening_loads_and_asks_nothing(text: str, kind: type) -> None:
     embedder = open_embedder(text)
     assert isinstance(embedder, kind)
     await embedder.close()
+
+
+def test_an_endpoint_without_its_package_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "embedders.openai", raising=False)
+    with pytest.raises(ModelUnavailable, match="httpx") as caught:
+        open_embedder("openai:http://localhost:11434/v1#nomic-embed-text")
+    assert "garden-engram[publisher]" in caught.value.hint

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from appview.memory import vectors
 from appview.memory.judge import embedding_for
+from appview.memory.links import read_links
 from appview.memory.paths import PathTree
 from appview.memory.stored import live_facts
 from appview.memory.tags import own_attributes
@@ -34,6 +35,10 @@ _EMPTY: Final = {
     " AND NOT EXISTS (SELECT 1 FROM facts WHERE path_id = p.id)"
     " AND NOT EXISTS (SELECT 1 FROM paths AS c WHERE c.parent_id = p.id)"
     " AND NOT EXISTS (SELECT 1 FROM path_tags WHERE path_id = p.id)",
+    "a strength of a record that is gone": "SELECT s.number"
+    " FROM (SELECT row_number() OVER () AS number, author, rkey FROM strengths) AS s"
+    " WHERE NOT EXISTS (SELECT 1 FROM facts AS f WHERE f.author = s.author"
+    " AND f.rkey = s.rkey AND f.deleted_at IS NULL)",
     "a path under the wrong parent": "SELECT c.id FROM paths AS c JOIN paths AS p ON p.id = c.parent_id"
     " WHERE c.full_path <> iif(p.id = 1, '', p.full_path) || '/' || c.segment",
 }
@@ -85,10 +90,12 @@ def _check_tags(connection: Connection, findings: list[str]) -> None:
         "fact_tags": set(),
         "effective_tags": set(),
         "fact_labels": set(),
+        "fact_links": set(),
     }
     tree = PathTree(connection)
-    for fact_id, tags_json, full_path in connection.execute(
-        "SELECT f.id, f.tags, p.full_path FROM facts AS f JOIN paths AS p ON p.id = f.path_id"
+    for fact_id, author, rkey, text, tags_json, full_path in connection.execute(
+        "SELECT f.id, f.author, f.rkey, f.content, f.tags, p.full_path FROM facts AS f"
+        " JOIN paths AS p ON p.id = f.path_id"
         " WHERE f.invalidated_at IS NULL"
     ):
         tags = json.loads(tags_json)
@@ -100,10 +107,15 @@ def _check_tags(connection: Connection, findings: list[str]) -> None:
         expected["fact_tags"] |= {(fact_id, key, value) for key, value in own.items()}
         expected["effective_tags"] |= {(fact_id, key, value) for key, value in effective.items()}
         expected["fact_labels"] |= {(fact_id, tag, "") for tag in tags}
+        expected["fact_links"] |= {
+            (fact_id, link.kind, f"{link.author}/{link.target}")
+            for link in read_links(author, rkey, text, tags)
+        }
     for table, sql in (
         ("fact_tags", "SELECT fact_id, key, value FROM fact_tags"),
         ("effective_tags", "SELECT fact_id, key, value FROM effective_tags"),
         ("fact_labels", "SELECT fact_id, label, '' FROM fact_labels"),
+        ("fact_links", "SELECT fact_id, kind, target_author || '/' || target FROM fact_links"),
     ):
         found = {tuple(row) for row in connection.execute(sql)}
         _report(findings, f"a wrong row in {table}", {row[0] for row in found ^ expected[table]})

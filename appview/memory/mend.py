@@ -24,6 +24,7 @@ _CLEAR: Final = (
     "DELETE FROM fact_labels",
     "DELETE FROM fact_tags",
     "DELETE FROM effective_tags",
+    "DELETE FROM fact_links",
     "DELETE FROM skipped WHERE EXISTS (SELECT 1 FROM facts AS f WHERE f.author = skipped.author"
     " AND f.rkey = skipped.rkey AND f.invalidated_at IS NULL)",
     "DELETE FROM facts AS f WHERE EXISTS (SELECT 1 FROM facts AS t WHERE t.author = f.author"

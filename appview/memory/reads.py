@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from appview.memory import vectors
@@ -12,12 +13,12 @@ from appview.memory.rights import covers, covers_unread
 from appview.memory.rows import FACT_COLUMNS, FACT_TABLES, fact
 from appview.memory.scope_sql import LIVE, render
 from appview.memory.tags import OWNER
-from appview.memory.values import Filters, PathNode, SkippedCount, SpaceStatus
+from appview.memory.values import PathNode, SkippedCount, SpaceStatus
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
     from appview.memory.scope import Scope
-    from appview.memory.values import Fact
+    from appview.memory.values import Fact, Filters
     from appview.sqlite import Connection
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import AtUri
@@ -72,10 +73,10 @@ def newest(
 
 
 def at_path(
-    connection: Connection, scope: Scope, path: str, limit: int, after: Position | None
+    connection: Connection, scope: Scope, path: str, limit: int, after: Position | None, filters: Filters
 ) -> list[Fact]:
     """List the memories of exactly one path, oldest first, from the one after `after`."""
-    condition = render(scope)
+    condition = render(scope, filters)
     rows = connection.execute(
         f"SELECT {FACT_COLUMNS} FROM {FACT_TABLES} WHERE {LIVE}"  # noqa: S608
         f" AND f.path_id = (SELECT id FROM paths WHERE full_path = ?){condition.clause}"
@@ -87,11 +88,11 @@ def at_path(
 
 
 def children(
-    connection: Connection, scope: Scope, parent: str, limit: int, after: str | None
+    connection: Connection, scope: Scope, parent: str, limit: int, after: str | None, filters: Filters
 ) -> list[PathNode]:
     """List one level of the tree by segment, from the one after `after`; paths without a visible fact at or
     below them are not there."""
-    condition = render(scope, Filters(path=parent))
+    condition = render(scope, replace(filters, path=parent))
     rows = connection.execute(
         "SELECT p.full_path, v.facts FROM"  # noqa: S608
         f" (SELECT f.path_id, count(*) AS facts FROM facts AS f WHERE {LIVE}{condition.clause}"

@@ -39,6 +39,7 @@ _ATTRIBUTE: Final = (
     " ON e.key = a.value ->> 0 AND e.value = a.value ->> 1)"
 )
 _LABEL: Final = "f.id IN (SELECT l.fact_id FROM fact_labels AS l WHERE l.label = ?)"
+_WITHOUT: Final = "f.id NOT IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,9 @@ def render(scope: Scope, filters: Filters = NO_FILTERS) -> Condition:
     for tag in dict.fromkeys(filters.tags):
         parts.append(_LABEL)
         params.append(tag)
+    if filters.without:
+        parts.append(_WITHOUT)
+        params.append(json.dumps(sorted(filters.without)))
     return Condition(" AND ".join(parts), tuple(params))
 
 

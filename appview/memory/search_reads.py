@@ -71,7 +71,7 @@ class SearchReads:
     """Reads of one snapshot. Make one a unit of work."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.data_version = data_version(connection)
         self.index: VectorIndex | None = vectors.find(connection, "active")
 
@@ -105,7 +105,7 @@ class SearchReads:
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, Frequency]:
         """Count each word that occurs."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "SELECT w.term, w.doc, w.cnt FROM json_each(?) AS asked CROSS JOIN facts_fts_words AS w"
             " ON w.term = asked.value",
             (json.dumps(terms),),
@@ -136,7 +136,7 @@ class SearchReads:
     def _lengths(self, where: str, params: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         # FTS5 keeps the number of words a column as variable-length integers, `exact` last; three bytes hold
         # more than a record can.
-        ids, sizes = self._connection.execute(
+        ids, sizes = self.connection.execute(
             "SELECT group_concat(number), group_concat(size, '') FROM"  # noqa: S608
             f" (SELECT d.id AS number, hex(substr(d.sz, -3)) AS size FROM {where} ORDER BY d.id)",
             params,
@@ -156,7 +156,7 @@ class SearchReads:
         if self.index is None:
             return np.empty(0, np.int64), np.empty((0, 0), np.float16)
         key = self.index
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "SELECT f.id, CASE f.embedding_model WHEN ? THEN f.embedding ELSE f.next_embedding END"
             " FROM json_each(?) AS asked CROSS JOIN facts AS f ON f.id = asked.value ORDER BY f.id",
             (key.model_id, json.dumps(ids.tolist())),
@@ -180,7 +180,7 @@ class SearchReads:
             condition = render(scope, filters)
             allowed = f"SELECT f.id FROM facts AS f WHERE {LIVE}{condition.clause}"  # noqa: S608
             params = condition.params
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             self.index.nearest_sql(allowed), (vector, min(k, vectors.MAX_K), *params)
         )
         return [row[0] for row in rows]
@@ -189,7 +189,7 @@ class SearchReads:
 
     def places(self, ids: Iterable[int]) -> dict[int, Place]:
         """Read what orders facts of equal score; those that are not live are left out."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             "SELECT f.id, f.ordered_at, f.author, f.rkey FROM json_each(?) AS asked"  # noqa: S608
             f" CROSS JOIN facts AS f ON f.id = asked.value WHERE {LIVE}",
             (json.dumps(list(ids)),),
@@ -198,7 +198,7 @@ class SearchReads:
 
     def facts(self, ids: Sequence[int]) -> dict[int, Fact]:
         """Read live facts by id."""
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             f"SELECT {FACT_COLUMNS} FROM json_each(?) AS asked CROSS JOIN {FACT_TABLES}"  # noqa: S608
             f" WHERE f.id = asked.value AND {LIVE}",
             (json.dumps(list(ids)),),
@@ -221,7 +221,7 @@ class SearchReads:
     def _numbers(self, sql: str, params: Sequence[object]) -> NDArray[np.int64]:
         """Run a query for one column `number`, in the order it gives. Handing over one text costs a
         quarter of handing over rows."""
-        text = self._connection.execute(
+        text = self.connection.execute(
             f"SELECT group_concat(number) FROM ({sql})",  # noqa: S608
             params,
         ).fetchone()[0]

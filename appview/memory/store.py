@@ -21,7 +21,9 @@ from appview.memory.hidden import hidden_authors, without
 from appview.memory.mend import mend
 from appview.memory.paths import PathTree
 from appview.memory.rights import is_writable
-from appview.memory.stored import authors_of, refresh_keywords, versions_of
+from appview.memory.stored import authors_of, refresh_keywords, refresh_links, versions_of
+from appview.memory.strength import reinforce
+from appview.memory.superseding import STANDING, Superseding, mark
 from appview.memory.values import Filters
 from appview.memory.writer import Writer
 from appview.occasional import Occasional
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from appview.memory.apply import Outcome
     from appview.memory.reads import Position
     from appview.memory.scope import Scope
+    from appview.memory.strength import Recall
+    from appview.memory.superseding import Succession
     from appview.memory.tags import PathTag
     from appview.memory.values import Applied, Change, Fact, PathNode, RepoUpdate, SpaceStatus, Update
     from appview.memory.writer import Skip, Version
@@ -67,6 +71,7 @@ class SpaceStore:
     ) -> None:
         self.space = space
         self.database = database
+        self.superseding = Superseding()
         self._analyser = analyser
         self._clock = clock
         self._config = config
@@ -98,6 +103,7 @@ class SpaceStore:
         def begin(connection: Connection) -> tuple[Config | None, frozenset[Did]]:
             meta.claim(connection, space)
             refresh_keywords(connection, analyser)
+            refresh_links(connection)
             return meta.read_config(connection), hidden_authors(connection)
 
         database = await Database.open(path, MIGRATIONS, executor, readers=READERS, prepare=prepare)
@@ -208,37 +214,75 @@ class SpaceStore:
         """List the attributes that paths give, by path and key."""
         return await self.database.read(path_tags.path_tags)
 
-    async def get(self, uri: AtUri, scope: Scope) -> Fact | None:
-        """Find a memory by the URI of its record."""
-        return await self.database.read(lambda connection: reads.get(connection, uri, scope))
+    async def get(self, uri: AtUri, scope: Scope, *, succession: Succession = STANDING) -> Fact | None:
+        """Find a memory by the URI of its record, superseded or not."""
+
+        def work(connection: Connection) -> Fact | None:
+            found = reads.get(connection, uri, scope)
+            if found is None:
+                return None
+            return mark([found], self.superseding.ids(connection, scope, succession.may_write))[0]
+
+        return await self.database.read(work)
 
     async def place(self, uri: AtUri) -> tuple[str, dict[str, str]] | None:
         """Find what access rules see of a memory: its path and its effective attributes."""
         return await self.database.read(lambda connection: reads.place(connection, uri))
 
     async def list(
-        self, scope: Scope, filters: Filters = NO_FILTERS, *, limit: int, before: Position | None = None
+        self,
+        scope: Scope,
+        filters: Filters = NO_FILTERS,
+        *,
+        limit: int,
+        before: Position | None = None,
+        succession: Succession = STANDING,
     ) -> Sequence[Fact]:
         """List memories, newest first by (ordered_at, author, rkey), from the one after `before`."""
-        return await self.database.read(
-            lambda connection: reads.newest(connection, scope, filters, limit, before)
-        )
+
+        def work(connection: Connection) -> Sequence[Fact]:
+            narrowed, gone = self.superseding.narrow(connection, scope, filters, succession)
+            return mark(reads.newest(connection, scope, narrowed, limit, before), gone)
+
+        return await self.database.read(work)
 
     async def paths(
-        self, scope: Scope, parent: str = "/", *, limit: int, after: str | None = None
+        self,
+        scope: Scope,
+        parent: str = "/",
+        *,
+        limit: int,
+        after: str | None = None,
+        succession: Succession = STANDING,
     ) -> Sequence[PathNode]:
         """List one level of the tree by segment, from the one after the segment `after`."""
-        return await self.database.read(
-            lambda connection: reads.children(connection, scope, parent, limit, after)
-        )
+
+        def work(connection: Connection) -> Sequence[PathNode]:
+            narrowed, _ = self.superseding.narrow(connection, scope, NO_FILTERS, succession)
+            return reads.children(connection, scope, parent, limit, after, narrowed)
+
+        return await self.database.read(work)
 
     async def path_facts(
-        self, scope: Scope, path: str, *, limit: int, after: Position | None = None
+        self,
+        scope: Scope,
+        path: str,
+        *,
+        limit: int,
+        after: Position | None = None,
+        succession: Succession = STANDING,
     ) -> Sequence[Fact]:
         """List the memories of exactly one path, oldest first, from the one after `after`."""
-        return await self.database.read(
-            lambda connection: reads.at_path(connection, scope, path, limit, after)
-        )
+
+        def work(connection: Connection) -> Sequence[Fact]:
+            narrowed, gone = self.superseding.narrow(connection, scope, NO_FILTERS, succession)
+            return mark(reads.at_path(connection, scope, path, limit, after, narrowed), gone)
+
+        return await self.database.read(work)
+
+    async def reinforce(self, recalls: Sequence[Recall]) -> int:
+        """Make memories stronger that were recalled; tell how many of the recalls counted."""
+        return await self.database.write(lambda connection: reinforce(connection, recalls))
 
     async def status(self, scope: Scope) -> SpaceStatus:
         """Count what the space holds."""

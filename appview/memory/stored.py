@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from appview.memory import keywords, meta
-from appview.memory.writer import Version
+from appview.memory.links import LINKS_VERSION
+from appview.memory.writer import INSERT_LINK, Version, link_rows
 from lexicons.embeddings import Embedding
 from lexicons.memories import Memory
 from lexicons.models import ModelKey
@@ -71,6 +72,19 @@ def refresh_keywords(connection: Connection, analyser: Analyser) -> None:
             keywords.insert(connection, analyser, [(fact_id, version.memory) for fact_id, version in chunk])
         meta.touch(connection)
     meta.write(connection, "analysis", analyser.version)
+
+
+def refresh_links(connection: Connection) -> None:
+    """Read the links of the facts again where another version of the rules has read them."""
+    if meta.read(connection, "links") == LINKS_VERSION:
+        return
+    connection.execute("DELETE FROM fact_links")
+    for chunk in live_facts(connection):
+        connection.executemany(
+            INSERT_LINK, [row for fact_id, version in chunk for row in link_rows(fact_id, version)]
+        )
+    meta.touch(connection)
+    meta.write(connection, "links", LINKS_VERSION)
 
 
 def _version(row: Sequence[Any], models: dict[int, ModelKey]) -> Version:

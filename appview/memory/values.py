@@ -108,17 +108,19 @@ class Fact:
     created_at: str
     recorded_at: int
     ordered_at: int
+    superseded: bool = False  # for the one who reads: another fact has taken its place
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What a query narrows to. `tags` match the record's tags as written, all of them; `since` is an instant
-    in microseconds against `ordered_at`; `path` is a subtree."""
+    in microseconds against `ordered_at`; `path` is a subtree; `without` are ids of facts to leave out."""
 
     author: Did | None = None
     tags: tuple[str, ...] = ()
     since: int | None = None
     path: str | None = None
+    without: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from appview.memory import keywords, vectors
+from appview.memory import keywords, strength, vectors
 from appview.memory.hidden import set_hidden
+from appview.memory.links import read_links
 from appview.memory.paths import ROOT_ID, PathTree
 from appview.memory.tags import own_attributes
 from lexicons.data import encode
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lexicons.models import ModelKey
 
 Key = tuple[str, str]  # author, rkey: what a record is called inside a space
+INSERT_LINK: Final = "INSERT INTO fact_links (fact_id, kind, target_author, target) VALUES (?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Writer:
             raise AssertionError("a fact that fits without an active index")
         self.changed = True
         next_id = self._last_id() + 1
-        inserts, words, labels, own_tags, effective = [], [], [], [], []
+        inserts, words, labels, own_tags, effective, links = [], [], [], [], [], []
         current, following = [], []
         for fact in facts:
             memory = fact.version.memory
@@ -104,6 +106,7 @@ class Writer:
             words.append((fact_id, memory))
             labels.extend([(tag, fact_id) for tag in dict.fromkeys(memory.tags)])
             own = own_attributes(topics.attributes)
+            links.extend(link_rows(fact_id, fact.version))
             own_tags.extend([(fact_id, key, value) for key, value in own.items()])
             effective.extend(
                 [
@@ -127,6 +130,7 @@ class Writer:
         )
         keywords.insert(self.connection, self._analyser, words)
         many("INSERT INTO fact_labels (label, fact_id) VALUES (?, ?)", labels)
+        many(INSERT_LINK, links)
         many("INSERT INTO fact_tags (fact_id, key, value) VALUES (?, ?, ?)", own_tags)
         many("INSERT INTO effective_tags (fact_id, key, value) VALUES (?, ?, ?)", effective)
         self.active.insert(self.connection, current)
@@ -147,6 +151,7 @@ class Writer:
         many("UPDATE facts SET invalidated_at = ? WHERE id = ?", [(self.now, fact_id) for (fact_id,) in ids])
         keywords.delete(self.connection, [fact_id for (fact_id,) in ids])
         many("DELETE FROM fact_labels WHERE label = ? AND fact_id = ?", labels)
+        many("DELETE FROM fact_links WHERE fact_id = ?", ids)
         many("DELETE FROM fact_tags WHERE fact_id = ?", ids)
         many("DELETE FROM effective_tags WHERE fact_id = ?", ids)
         for index in (self.active, self.building):
@@ -175,6 +180,7 @@ class Writer:
             (ROOT_ID, self.now, self.now, newest),
         )
         self.paths.remove_unused(path_id for _, path_id, *_ in rows)
+        strength.forget(self.connection, *key)
         return True
 
     def erase_author(self, author: str) -> None:
@@ -190,6 +196,7 @@ class Writer:
         self.connection.execute("DELETE FROM skipped WHERE author = ?", (author,))
         self.connection.execute("DELETE FROM repos WHERE author = ?", (author,))
         self.set_hidden(author, False)
+        strength.forget(self.connection, author)
         self.changed = True
 
     def set_hidden(self, author: str, hidden: bool) -> None:
@@ -266,6 +273,12 @@ class Writer:
 def _tags(skip: Skip) -> str | None:
     tags = skip.memory.tags if skip.memory is not None else skip.tags
     return None if tags is None else json.dumps(tags)
+
+
+def link_rows(fact_id: int, version: Version) -> list[tuple[int, str, str, str]]:
+    """Write what a version points to as rows for `INSERT_LINK`."""
+    links = read_links(*version.key, version.memory.text, version.memory.tags)
+    return [(fact_id, link.kind, link.author, link.target) for link in links]
 
 
 def _stored(embedding: Embedding) -> bytes:

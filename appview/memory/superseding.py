@@ -1,0 +1,204 @@
+"""Which facts have been superseded, as one reader sees it.
+
+A relation `supersedes` counts where both facts are live, the reader may read the one that supersedes, and its
+author is the other's too or may write over it by the rules. What a reader may not read hides nothing from
+them. Facts that supersede each other in a circle do not all vanish: the newest of them stands, unless one
+from outside supersedes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from appview.memory.meta import data_version
+from appview.memory.scope import NOTHING
+from appview.memory.scope_sql import LIVE, render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from appview.memory.scope import Scope
+    from appview.memory.values import Fact, Filters
+    from appview.sqlite import Connection
+
+    WriteScope = Callable[[str], Scope]
+    _Key = tuple[
+        int, Scope, tuple[tuple[str, Scope], ...]
+    ]  # data version, reader, what authors may write over
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+MAX_KNOWN: Final = 64  # ours, readers with scopes of their own that are remembered; one is 60 bytes a fact
+
+_PAIRS: Final = (
+    "SELECT f.id, f.author, f.ordered_at, f.rkey, old.id, old.author, old.ordered_at, old.rkey"
+    " FROM fact_links AS l CROSS JOIN facts AS f ON f.id = l.fact_id AND f.invalidated_at IS NULL"
+    " CROSS JOIN facts AS old ON old.author = l.target_author AND old.rkey = l.target"
+    " AND old.invalidated_at IS NULL"
+    " WHERE l.kind = 'supersedes'"
+)
+
+
+def nobody(author: str) -> Scope:
+    """Let no author write over another's facts."""
+    return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """How a reader meets superseded facts: `may_write` tells what an author may write over, `shown` that they
+    are among the answers, marked. By itself it leaves out what authors have superseded of their own."""
+
+    may_write: WriteScope = nobody
+    shown: bool = False
+
+
+STANDING: Final = Succession()
+
+
+class Superseding:
+    """What has been superseded in one file. Safe across threads; remembers what it worked out for as long as
+    the file and the rules stay as they are."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: dict[_Key, frozenset[int]] = {}
+        self._authors: dict[tuple[int, Scope], frozenset[str]] = {}
+
+    def ids(self, connection: Connection, scope: Scope, may_write: WriteScope) -> frozenset[int]:
+        """Find the facts that others have taken the place of, for who reads inside a scope."""
+        place = (data_version(connection), scope)
+        with self._lock:
+            authors = self._authors.get(place)
+        if authors is not None:
+            # Of the rules, only what these authors may write over decides.
+            key = (*place, tuple([(author, may_write(author)) for author in sorted(authors)]))
+            with self._lock:
+                known = self._known.get(key)
+            if known is not None:
+                return known
+        foreign: dict[str, Scope] = {}
+
+        def asked(author: str) -> Scope:
+            return foreign.setdefault(author, may_write(author))
+
+        found = superseded(connection, scope, asked)
+        with self._lock:
+            _keep(self._authors, place, frozenset(foreign))
+            _keep(self._known, (*place, tuple(sorted(foreign.items(), key=lambda item: item[0]))), found)
+        return found
+
+    def narrow(
+        self, connection: Connection, scope: Scope, filters: Filters, succession: Succession
+    ) -> tuple[Filters, frozenset[int]]:
+        """Give the filters that leave out what has been superseded, unless it is shown, and what has been."""
+        ids = self.ids(connection, scope, succession.may_write)
+        return (filters if succession.shown or not ids else replace(filters, without=ids)), ids
+
+
+def _keep(known: dict[_K, _V], key: _K, value: _V) -> None:
+    while len(known) >= MAX_KNOWN:
+        del known[next(iter(known))]
+    known[key] = value
+
+
+def mark(facts: Iterable[Fact], ids: frozenset[int]) -> list[Fact]:
+    """Mark those of the facts that have been superseded."""
+    return [replace(fact, superseded=True) if fact.id in ids else fact for fact in facts]
+
+
+def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> frozenset[int]:
+    """Find the facts that others have taken the place of, for who reads inside a scope."""
+    if scope.is_nothing:
+        return frozenset()
+    condition = render(scope)
+    rows = connection.execute(f"{_PAIRS}{condition.clause}", condition.params).fetchall()
+    if not rows:
+        return frozenset()
+    foreign: dict[str, set[int]] = {}
+    for _, author, _, _, old_id, old_author, _, _ in rows:
+        if author != old_author:
+            foreign.setdefault(author, set()).add(old_id)
+    allowed = {author: _inside(connection, may_write(author), ids) for author, ids in foreign.items()}
+    pairs: dict[int, set[int]] = {}
+    places: dict[int, tuple[int, str, str]] = {}
+    for id_, author, ordered_at, rkey, old_id, old_author, old_ordered_at, old_rkey in rows:
+        if author == old_author or old_id in allowed[author]:
+            pairs.setdefault(id_, set()).add(old_id)
+            places[id_] = (ordered_at, author, rkey)
+            places[old_id] = (old_ordered_at, old_author, old_rkey)
+    return frozenset(gone(pairs, places))
+
+
+def gone(supersedes: Mapping[int, Iterable[int]], places: Mapping[int, tuple[int, str, str]]) -> set[int]:
+    """Find what does not stand: all that is superseded, but for the newest of every circle that nothing from
+    outside supersedes. Everything that does not stand is led to from something that stands."""
+    targets = {target for ids in supersedes.values() for target in ids}
+    standing = set(supersedes) - targets
+    # What nothing that stands leads to is in circles or behind them.
+    for circle in _sources(targets - _reach(standing, supersedes), supersedes):
+        standing.add(max(circle, key=lambda id_: places[id_]))
+    return targets - standing
+
+
+def _reach(start: set[int], supersedes: Mapping[int, Iterable[int]]) -> set[int]:
+    reached: set[int] = set()
+    waiting = list(start)
+    while waiting:
+        for target in supersedes.get(waiting.pop(), ()):
+            if target not in reached:
+                reached.add(target)
+                waiting.append(target)
+    return reached
+
+
+def _sources(nodes: set[int], supersedes: Mapping[int, Iterable[int]]) -> list[set[int]]:
+    """List the circles among `nodes` that no other node leads into; each node is led to from one of them."""
+    inside = {node: [target for target in supersedes.get(node, ()) if target in nodes] for node in nodes}
+    backwards: dict[int, list[int]] = {node: [] for node in nodes}
+    for node, targets in inside.items():
+        for target in targets:
+            backwards[target].append(node)
+    sources: list[set[int]] = []
+    covered: set[int] = set()
+    # Whatever leads to a node, and is not led to from it, is finished after it (Kosaraju): so, from the last
+    # finished to the first, a node that nothing before it has led to lies in such a circle.
+    for node in reversed(_finished(inside)):
+        if node not in covered:
+            sources.append(_reach({node}, backwards) | {node})
+            covered |= _reach({node}, inside) | {node}
+    return sources
+
+
+def _finished(inside: Mapping[int, Iterable[int]]) -> list[int]:
+    """Walk everything in depth and list the nodes in the order in which they are left."""
+    order: list[int] = []
+    seen: set[int] = set()
+    for root in sorted(inside):
+        if root in seen:
+            continue
+        seen.add(root)
+        stack = [(root, iter(inside[root]))]
+        while stack:
+            node, targets = stack[-1]
+            target = next((target for target in targets if target not in seen), None)
+            if target is None:
+                order.append(node)
+                stack.pop()
+            else:
+                seen.add(target)
+                stack.append((target, iter(inside[target])))
+    return order
+
+
+def _inside(connection: Connection, scope: Scope, fact_ids: set[int]) -> set[int]:
+    condition = render(scope)
+    rows = connection.execute(
+        "SELECT f.id FROM json_each(?) AS asked CROSS JOIN facts AS f ON f.id = asked.value"  # noqa: S608
+        f" WHERE {LIVE}{condition.clause}",
+        (json.dumps(sorted(fact_ids)), *condition.params),
+    )
+    return {row[0] for row in rows}

@@ -7,79 +7,50 @@ no part in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from appview.clock import now as system_clock
+from appview.memory import reads as memory_reads
+from appview.memory import strength
 from appview.memory.search_reads import SearchReads
-from appview.memory.values import Filters
 from appview.search.analysis import ANALYSIS
 from appview.search.corpus import MAX_CACHE_BYTES as MAX_CORPORA_BYTES
-from appview.search.corpus import CorpusCache
-from appview.search.errors import ModelChanged, NothingAsked
+from appview.search.corpus import Corpus, CorpusCache
+from appview.search.errors import ModelChanged, NoSuchMemory, NothingAsked
 from appview.search.fusion import Component, Ranked, Weights, fuse
+from appview.search.hits import Showing
 from appview.search.keyword import score_keywords
+from appview.search.measuring import measure_signals
 from appview.search.query import read_question
 from appview.search.ranking import best, positions_in
+from appview.search.signals import blend
+from appview.search.trace import TermTrace, Trace
+from appview.search.values import NO_FILTERS, Hit, Mode, SearchRequest, SearchResult
 from appview.search.vector import Narrowed, QueryVector, measure, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from appview.clock import Clock
     from appview.memory.scope import Scope
     from appview.memory.store import SpaceStore
-    from appview.memory.values import Fact
     from appview.search.analysis import TextAnalysis
-    from appview.search.corpus import Corpus
     from appview.search.derived import VectorCache, View
     from appview.search.keyword import KeywordScores
     from appview.search.query import Phrase, Question
+    from appview.search.signals import Measure, Signal
+    from appview.search.values import Ran
     from appview.sqlite import Connection
-    from lexicons.models import ModelKey
 
-Mode = Literal["hybrid", "vector", "keyword"]
+__all__ = ["Hit", "Mode", "SearchRequest", "SearchResult", "Searcher", "mode_that_runs", "search"]
+
 MIN_CANDIDATES: Final = 100  # of each arm; more changes no answer on the questions of the evaluation
 CANDIDATES_A_HIT: Final = 2  # of each arm, for long answers
-MAX_WORDS: Final = 64  # ours, matched words named in a hit
-_NO_FILTERS: Final = Filters()
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """A question. `vector` is f16le of any length above 0, made with `model` (not checked where None);
-    `mode` is what is wished, `limit` at least 1."""
-
-    text: str | None = None
-    vector: bytes | None = None
-    mode: Mode = "hybrid"
-    limit: int = 10
-    filters: Filters = _NO_FILTERS
-    model: ModelKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A fact with its score and the parts that sum to it. A part is None where that arm did not run;
-    `words` are the fact's own that matched, as they stand in it; `similarity` is in thousandths."""
-
-    fact: Fact
-    score: float
-    similarity: int | None
-    keyword: Component | None
-    vector: Component | None
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """An answer, best first. `mode` is what ran; `approximate` tells that a budget cut the keyword arm."""
-
-    hits: tuple[Hit, ...]
-    mode: Mode
-    approximate: bool
 
 
 class Searcher:
@@ -91,30 +62,71 @@ class Searcher:
         cache: VectorCache | None = None,
         weights: Weights | None = None,
         analysis: TextAnalysis = ANALYSIS,
+        now: Clock = system_clock,
     ) -> None:
         self._cache = cache
         self._corpora = CorpusCache(MAX_CORPORA_BYTES if cache is not None else 0)
+        self._now = now
         self._weights = weights or Weights()
         self._analysis = analysis
 
     async def search(self, store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
         """Answer a question inside a scope.
 
-        Raises `NothingAsked`, `ModelChanged`, and `UnusableVector` for a vector that is not of the space's
-        model.
+        Raises `NothingAsked`, `NoSuchMemory`, `ModelChanged`, and `UnusableVector` for a vector that is not
+        of the space's model.
         """
-        mode = mode_that_runs(request)
+        mode_that_runs(request)
         question = read_question(self._analysis, request.text) if request.text is not None else None
 
         def work(connection: Connection) -> SearchResult:
             reads = SearchReads(connection)
             view = self._cache.view(store, reads) if self._cache is not None else None
+            if scope.is_nothing or reads.index is None:
+                return _nothing(request, mode_that_runs(request))
+            asked, gone = self._prepare(store, connection, reads, request, scope)
+            mode = mode_that_runs(asked)
             corpus = self._corpora.corpus(store, reads, view, scope)
-            return _Search(
-                reads, view, corpus, request, scope, question, mode, self._weights, self._analysis
-            ).run()
+            search = _Search(
+                reads, view, corpus, asked, scope, question, mode, self._weights, self._analysis, gone
+            )
+            return search.run(self._now())
 
         return await store.database.read(work)
+
+    async def strongest(self, store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
+        """Give the facts of which most is left, where nothing is asked: text, vector and mode do not
+        count."""
+
+        def work(connection: Connection) -> SearchResult:
+            reads = SearchReads(connection)
+            asked, gone = self._prepare(store, connection, reads, request, scope)
+            corpus = Corpus(np.empty(0, np.int64), np.empty(0, np.float32))  # no words, no statistics
+            search = _Search(
+                reads, None, corpus, asked, scope, None, "strength", self._weights, self._analysis, gone
+            )
+            return search.strongest(self._now())
+
+        return await store.database.read(work)
+
+    def _prepare(
+        self,
+        store: SpaceStore,
+        connection: Connection,
+        reads: SearchReads,
+        request: SearchRequest,
+        scope: Scope,
+    ) -> tuple[SearchRequest, frozenset[int]]:
+        """Leave superseded facts out, unless they are wished, and take the vector of `similar_to`."""
+        filters, gone = store.superseding.narrow(connection, scope, request.filters, request.succession)
+        if request.similar_to is None:
+            return replace(request, filters=filters), gone
+        like = memory_reads.get(connection, request.similar_to, scope)
+        found, vectors = reads.embeddings(np.array([like.id] if like is not None else [], np.int64))
+        if like is None or not len(found):
+            raise NoSuchMemory
+        filters = replace(filters, without=filters.without | {like.id})
+        return replace(request, filters=filters, vector=vectors[0].tobytes(), model=None), gone
 
 
 async def search(store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
@@ -124,19 +136,19 @@ async def search(store: SpaceStore, request: SearchRequest, scope: Scope) -> Sea
 
 def mode_that_runs(request: SearchRequest) -> Mode:
     """Tell which arms can run of those wished for: each needs its half of the question."""
-    if request.text is None and request.vector is None:
+    has_vector = request.vector is not None or request.similar_to is not None
+    if request.text is None and not has_vector:
         raise NothingAsked
-    if request.vector is None:
+    if not has_vector:
         return "keyword"
     if request.text is None:
         return "vector"
     return request.mode
 
 
-def similarity(cosine: float) -> int:
-    """Write a cosine on the wire: thousandths of 0..1, cut off. What double precision rounds below an exact
-    thousandth is that thousandth."""
-    return int(min(max(cosine, 0.0), 1.0) * 1000.0 + 1e-9)
+def _nothing(request: SearchRequest, mode: Ran) -> SearchResult:
+    trace = Trace(0, 0, 0, None, None, 0, {}) if request.explain else None
+    return SearchResult((), mode, approximate=False, trace=trace)
 
 
 class _Search:
@@ -150,9 +162,10 @@ class _Search:
         request: SearchRequest,
         scope: Scope,
         question: Question | None,
-        mode: Mode,
+        mode: Ran,
         weights: Weights,
         analysis: TextAnalysis,
+        superseded: frozenset[int],
     ) -> None:
         self._reads = reads
         self._view = view
@@ -161,41 +174,102 @@ class _Search:
         self._scope = scope
         self._question = question
         self._mode = mode
-        self._weights = weights
+        self._weights = request.mix.arms(weights)
+        self._own_weights = weights
         self._analysis = analysis
+        self._superseded = superseded
         self._count = max(MIN_CANDIDATES, CANDIDATES_A_HIT * request.limit)
 
-    def run(self) -> SearchResult:
+    def run(self, now: int) -> SearchResult:
         vector = self._query_vector()
         mode = self._mode
         if mode == "hybrid" and (self._question is None or self._question.is_empty):
             mode = "vector"  # the text says nothing to search for: unknown, which is not a 0
-        nothing = SearchResult((), mode, approximate=False)
-        if self._scope.is_nothing or self._reads.index is None:
-            return nothing
+        self._mode = mode
         corpus_ids = self._corpus.ids
         narrowed = self._narrow(corpus_ids)
         found = narrowed.ids if narrowed.ids is not None else corpus_ids
         if not len(found):
-            return nothing
+            return _nothing(self._request, mode)
         keyword: KeywordScores | None = None
-        candidates: list[NDArray[np.int64]] = []
+        candidates: dict[str, NDArray[np.int64]] = {}
         if mode != "vector" and self._question is not None:
             keyword = score_keywords(self._reads, self._question, self._corpus)
             positions = self._matching(keyword, found)
-            candidates.append(corpus_ids[positions[best(keyword.scores[positions], self._count)]])
+            candidates["keyword"] = corpus_ids[positions[best(keyword.scores[positions], self._count)]]
         if mode != "keyword" and vector is not None:
-            candidates.append(nearest(self._reads, self._view, vector, narrowed, self._count))
-        ids = np.unique(np.concatenate(candidates))
+            candidates["vector"] = nearest(self._reads, self._view, vector, narrowed, self._count)
+        ids = np.unique(np.concatenate(list(candidates.values())))
         ranked = fuse(
             self._keyword_scores(keyword, corpus_ids, ids) if keyword is not None else None,
             self._cosines(vector, ids) if mode != "keyword" and vector is not None else None,
             self._weights,
         )
+        ranked = blend(ranked, self._measures(ids, now), self._request.mix, self._own_weights)
+        trace = self._trace(len(corpus_ids), len(found), candidates, len(ids), keyword)
         return SearchResult(
-            self._hits(ranked, keyword.terms if keyword is not None else frozenset()),
+            self._showing().hits(ranked, keyword.terms if keyword is not None else frozenset(), candidates),
             mode,
             approximate=keyword is not None and keyword.approximate,
+            trace=trace if self._request.explain else None,
+        )
+
+    def strongest(self, now: int) -> SearchResult:
+        request = self._request
+        left = strength.strongest(
+            self._reads.connection, request.subject, now, self._scope, request.filters, self._count
+        )
+        ranked = [
+            Ranked(id_, value, None, None, {"strength": Component(value, value, 1.0, value)})
+            for id_, value in left
+        ]
+        hits = self._showing().hits(ranked, frozenset(), {})
+        if not request.explain:
+            return SearchResult(hits, "strength", approximate=False)
+        corpus, searched = self._reads.ids(self._scope), self._reads.ids(self._scope, request.filters)
+        trace = Trace(
+            len(corpus), len(searched), len(self._superseded), None, None, len(left), {"strength": 1.0}
+        )
+        return SearchResult(hits, "strength", approximate=False, trace=trace)
+
+    def _measures(self, ids: NDArray[np.int64], now: int) -> Mapping[Signal, Mapping[int, Measure]]:
+        return measure_signals(self._reads, self._request, self._scope, self._superseded, ids.tolist(), now)
+
+    def _showing(self) -> Showing:
+        return Showing(self._reads, self._view, self._analysis, self._request, self._mode, self._superseded)
+
+    def _trace(
+        self,
+        corpus: int,
+        searched: int,
+        candidates: Mapping[str, NDArray[np.int64]],
+        together: int,
+        keyword: KeywordScores | None,
+    ) -> Trace:
+        arms, mix = self._weights.scaled(), self._request.mix
+        share = mix.arms_weight(self._own_weights)
+        weights: dict[str, float] = {"keyword": arms[0] * share, "vector": arms[1] * share}
+        weights.update({str(signal): weight for signal, weight in mix.signals.items()})
+        total = sum(weights.values())
+        question = self._question
+        return Trace(
+            corpus=corpus,
+            searched=searched,
+            superseded=len(self._superseded),
+            keyword=len(candidates["keyword"]) if "keyword" in candidates else None,
+            vector=len(candidates["vector"]) if "vector" in candidates else None,
+            candidates=together,
+            weights={name: weight / total for name, weight in weights.items()},
+            terms=tuple(
+                [
+                    TermTrace(term, count, term in keyword.terms)
+                    for term, count in sorted(keyword.found.items(), key=lambda item: (item[1], item[0]))
+                ]
+            )
+            if keyword is not None
+            else (),
+            phrases=_shown(question.required) if question is not None else (),
+            excluded=_shown(question.excluded) if question is not None else (),
         )
 
     def _matching(self, keyword: KeywordScores, found: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -218,8 +292,11 @@ class _Search:
         """Find out what scope, filters, phrases and left-out words let through."""
         scope, filters, question = self._scope, self._request.filters, self._question
         ids: NDArray[np.int64] | None = None
-        if filters != _NO_FILTERS:
+        if replace(filters, without=frozenset()) != NO_FILTERS:
             ids = self._reads.ids(scope, filters)
+        elif filters.without:
+            left_out = np.array(sorted(filters.without), np.int64)
+            ids = corpus_ids[~np.isin(corpus_ids, left_out, assume_unique=True)]
         elif not scope.is_everything:
             ids = corpus_ids
         if question is None or not (question.required or question.excluded):
@@ -246,43 +323,6 @@ class _Search:
         found, cosines = measure(self._reads, self._view, vector, ids)
         return dict(zip(found.tolist(), cosines.tolist(), strict=True))
 
-    def _hits(self, ranked: list[Ranked], terms: Collection[str]) -> tuple[Hit, ...]:
-        ranked.sort(key=lambda candidate: -candidate.score)
-        limit = self._request.limit
-        if len(ranked) > limit:
-            last = ranked[limit - 1].score
-            ranked = [candidate for candidate in ranked if candidate.score >= last]
-        places = self._reads.places([candidate.id for candidate in ranked])
-        ranked = [candidate for candidate in ranked if candidate.id in places]
-        ranked.sort(
-            key=lambda candidate: (
-                candidate.score,
-                places[candidate.id].ordered_at,
-                places[candidate.id].author,
-                places[candidate.id].rkey,
-            ),
-            reverse=True,
-        )
-        facts = self._reads.facts([candidate.id for candidate in ranked[:limit]])
-        return tuple([self._hit(candidate, facts, terms) for candidate in ranked[:limit]])
 
-    def _hit(self, candidate: Ranked, facts: Mapping[int, Fact], terms: Collection[str]) -> Hit:
-        fact = facts[candidate.id]
-        matched = candidate.keyword is not None and candidate.keyword.raw > 0.0
-        return Hit(
-            fact=fact,
-            score=candidate.score,
-            similarity=similarity(candidate.vector.raw) if candidate.vector is not None else None,
-            keyword=candidate.keyword,
-            vector=candidate.vector,
-            words=matched_words(self._analysis, fact, terms) if matched else (),
-        )
-
-
-def matched_words(analysis: TextAnalysis, fact: Fact, terms: Collection[str]) -> tuple[str, ...]:
-    """List the distinct words of a fact that hold any of `terms`, as they stand in it, in order."""
-    words: dict[str, str] = {}
-    for field in (fact.text, *fact.tags, fact.source or ""):
-        for start, end in analysis.spans(field, terms):
-            words.setdefault(field[start:end].casefold(), field[start:end])
-    return tuple(words.values())[:MAX_WORDS]
+def _shown(phrases: Sequence[Phrase]) -> tuple[str, ...]:
+    return tuple([" ".join(phrase.words) for phrase in phrases])

@@ -3,6 +3,7 @@
 AppviewError
 └── SearchError         a question that cannot be answered
     ├── NothingAsked    neither text nor vector
+    ├── NoSuchMemory    nothing to be similar to: not there, or not for the one who asks
     └── ModelChanged    the vector is of another model than the one the space has now
 
 A vector that is not usable is `lexicons.errors.UnusableVector`.
@@ -22,6 +23,13 @@ class NothingAsked(SearchError):
 
     def __init__(self) -> None:
         super().__init__("the question has neither text nor a vector")
+
+
+class NoSuchMemory(SearchError):
+    """A question for what is similar to a memory that is not there, or hidden, or without a usable vector."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such memory to find similar ones to")
 
 
 class ModelChanged(SearchError):

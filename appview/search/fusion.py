@@ -6,7 +6,7 @@ weighted sum. Each number is kept beside the score it went into, and the contrib
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A candidate with its score. A component is None where that arm did not run."""
+    """A candidate with its score. A component is None where that arm did not run; `signals` are other parts
+    of the score, by name."""
 
     id: int
     score: float
     keyword: Component | None
     vector: Component | None
+    signals: Mapping[str, Component] = field(default_factory=dict)
 
 
 def normalise_keyword(raw: Mapping[int, float]) -> dict[int, float]:

@@ -10,7 +10,7 @@ reading stops at a budget; the answer then says that it is approximate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from appview.memory.search_reads import Postings
 from appview.search.chunks import EXACT_MARK, PREFIX_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,11 +38,13 @@ MAX_OCCURRENCES: Final = 100_000  # ours, of one question: about 50 ms of readin
 @dataclass(frozen=True, slots=True)
 class KeywordScores:
     """BM25 of every fact of the corpus, by its position there; 0 where no word matches. `terms` are those
-    that counted (exact words and beginnings marked)."""
+    that counted (exact words and beginnings marked); `found` are all that the corpus holds, with the number
+    of its facts that do."""
 
     scores: NDArray[np.float64]
     terms: frozenset[str]
     approximate: bool
+    found: Mapping[str, int] = field(default_factory=dict)
 
 
 def score_keywords(reads: SearchReads, question: Question, corpus: Corpus) -> KeywordScores:
@@ -73,7 +75,12 @@ def score_keywords(reads: SearchReads, question: Question, corpus: Corpus) -> Ke
     used = _telling(matched, len(corpus.ids))
     for _, matches in used:
         scorer.add(matches)
-    return KeywordScores(scorer.scores, frozenset(term for term, _ in used), approximate)
+    return KeywordScores(
+        scorer.scores,
+        frozenset(term for term, _ in used),
+        approximate,
+        {term: len(matches.positions) for term, matches in matched if len(matches.positions)},
+    )
 
 
 @dataclass(frozen=True, slots=True)

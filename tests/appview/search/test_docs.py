@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.memory import forgetting, links
 from appview.memory.scope import EVERYTHING
-from appview.search import fusion, keyword, query
+from appview.search import collapse, fusion, keyword, query, signals
 from appview.search.engine import SearchRequest
 
 if TYPE_CHECKING:
@@ -45,6 +46,27 @@ def test_there_are_examples() -> None:
     ],
 )
 def test_the_figures_are_those_of_the_code(figure: str) -> None:
+    assert figure in " ".join(PAGE.split())
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        f"halves every {signals.HALF_LIFE_DAYS:g} days",
+        f"{signals.HALF_LINKED} give a half",
+        f"a cosine of {collapse.SAME_COSINE}",
+        f"1 + {forgetting.GAIN} * (1 - strength)",
+        f"stability is {forgetting.FIRST_STABILITY_DAYS:g} day",
+        f"at most {forgetting.MAX_STABILITY_DAYS:,.0f} days",
+        f"first {links.MAX_LINKS} links",
+        *[f"| `{kind}` |" for kind in links.KINDS],
+        *[
+            f"{mix.relevance:g} | {mix.recency:g} | {mix.strength:g} | {mix.importance:g} | {mix.links:g} |"
+            for mix in signals.PROFILES.values()
+        ],
+    ],
+)
+def test_the_figures_of_signals_and_links_are_those_of_the_code(figure: str) -> None:
     assert figure in " ".join(PAGE.split())
 
 

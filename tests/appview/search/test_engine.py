@@ -15,8 +15,10 @@ from appview.memory.store import SpaceStore
 from appview.memory.values import Filters
 from appview.search import keyword
 from appview.search.analysis import ANALYSIS
-from appview.search.engine import MAX_WORDS, SearchRequest, search, similarity
+from appview.search.engine import SearchRequest, search
 from appview.search.errors import ModelChanged, NothingAsked
+from appview.search.highlights import MAX_WORDS
+from appview.search.hits import similarity
 from lexicons.errors import UnusableVector
 from lexicons.models import ModelKey
 from tests.appview.search.support import BOB, CONFIG, MODEL, NOW, SPACE, Doc, Filler, halves

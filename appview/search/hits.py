@@ -1,0 +1,128 @@
+"""From ranked candidates to hits: their order, their facts, what says the same, and why each is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appview.memory.superseding import mark
+from appview.search.collapse import collapse
+from appview.search.highlights import NOTHING, highlights
+from appview.search.signals import SIGNALS
+from appview.search.values import Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appview.memory.search_reads import SearchReads
+    from appview.memory.values import Fact
+    from appview.search.analysis import TextAnalysis
+    from appview.search.derived import View
+    from appview.search.fusion import Ranked
+    from appview.search.trace import Reason
+    from appview.search.values import Ran, SearchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """How the candidates of one question are shown."""
+
+    reads: SearchReads
+    view: View | None
+    analysis: TextAnalysis
+    request: SearchRequest
+    mode: Ran
+    superseded: frozenset[int]
+
+    def hits(
+        self,
+        ranked: list[Ranked],
+        terms: Collection[str],
+        candidates: Mapping[str, NDArray[np.int64]],
+    ) -> tuple[Hit, ...]:
+        """Choose the best and show them. `candidates` are the ids that each arm brought."""
+        ranked.sort(key=lambda candidate: -candidate.score)
+        limit = self.request.limit
+        if len(ranked) > limit and not self.request.collapse:
+            last = ranked[limit - 1].score
+            ranked = [candidate for candidate in ranked if candidate.score >= last]
+        places = self.reads.places([candidate.id for candidate in ranked])
+        ranked = [candidate for candidate in ranked if candidate.id in places]
+        ranked.sort(
+            key=lambda candidate: (
+                candidate.score,
+                places[candidate.id].ordered_at,
+                places[candidate.id].author,
+                places[candidate.id].rkey,
+            ),
+            reverse=True,
+        )
+        if not self.request.collapse:
+            ranked = ranked[:limit]
+        found = self.reads.facts([candidate.id for candidate in ranked])
+        facts = {fact.id: fact for fact in mark(found.values(), self.superseded)}
+        alike: Mapping[int, list[int]] = {}
+        if self.request.collapse:
+            alike = self._collapsed([candidate.id for candidate in ranked], facts)
+            ranked = [candidate for candidate in ranked if candidate.id in alike][:limit]
+        brought = {arm: set(ids.tolist()) for arm, ids in candidates.items()}
+        hits = []
+        for candidate in ranked:
+            hit = self._hit(candidate, facts, terms)
+            found_by = tuple([arm for arm, ids in brought.items() if candidate.id in ids])
+            same = tuple([facts[id_] for id_ in alike.get(candidate.id, ())])
+            hits.append(replace(hit, found_by=found_by, alike=same))
+        return tuple(hits)
+
+    def _collapsed(self, order: Sequence[int], facts: Mapping[int, Fact]) -> Mapping[int, list[int]]:
+        ids = np.array(sorted(order), np.int64)
+        found, vectors = self.view.vectors(ids) if self.view is not None else self.reads.embeddings(ids)
+        wide = vectors.astype(np.float64)
+        wide /= np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        texts = {id_: facts[id_].text for id_ in order}
+        return collapse(order, texts, dict(zip(found.tolist(), wide, strict=True)))
+
+    def _hit(self, candidate: Ranked, facts: Mapping[int, Fact], terms: Collection[str]) -> Hit:
+        fact = facts[candidate.id]
+        matched = candidate.keyword is not None and candidate.keyword.raw > 0.0
+        marks = highlights(self.analysis, fact, terms) if matched else NOTHING
+        return Hit(
+            fact=fact,
+            score=candidate.score,
+            similarity=similarity(candidate.vector.raw) if candidate.vector is not None else None,
+            keyword=candidate.keyword,
+            vector=candidate.vector,
+            words=marks.words,
+            signals=candidate.signals,
+            places=marks.places,
+            missing=self._missing(candidate),
+        )
+
+    def _missing(self, candidate: Ranked) -> dict[str, Reason]:
+        """Tell why parts have no share in a candidate's score."""
+        if self.mode == "strength":
+            return {}
+        missing: dict[str, Reason] = {}
+        wished = self.request.mode
+        if candidate.keyword is None:
+            missing["keyword"] = "not-asked" if wished == "vector" else "no-words"
+        elif candidate.keyword.raw <= 0.0:
+            missing["keyword"] = "no-match"
+        if candidate.vector is None:
+            missing["vector"] = "not-asked" if wished == "keyword" else "no-vector"
+        for signal in SIGNALS:
+            if self.request.mix.signals[signal] <= 0.0:
+                missing[signal] = "switched-off"
+            elif signal not in candidate.signals:
+                missing[signal] = "unknown"
+        return missing
+
+
+def similarity(cosine: float) -> int:
+    """Write a cosine on the wire: thousandths of 0..1, cut off. What double precision rounds below an exact
+    thousandth is that thousandth."""
+    return int(min(max(cosine, 0.0), 1.0) * 1000.0 + 1e-9)

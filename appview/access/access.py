@@ -12,6 +12,7 @@ from appview.access.enforcer import Enforcer
 from appview.access.policy import Policy
 from appview.access.rules import RULE_KINDS, Grant, Permission, Statement, to_rules
 from appview.access.subjects import MEMBER, Account, Action, Subject
+from lexicons.syntax import Did
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from appview.control import Control, Rule, RulesChange
     from appview.memory.scope import Scope
     from lexicons.spaces import SpaceUri
-    from lexicons.syntax import Did
 
 DEFAULTS: Final = NewSpace()
 MAX_CACHED_SCOPES: Final = 4_096  # (subject, space, action)
@@ -107,6 +107,16 @@ class Access:
     ) -> list[Permission]:
         """Find the rules that decide a question; none means no access."""
         return self._policy.deciding(subject, space, action, path, attributes)
+
+    def write_scopes(self, space: SpaceUri) -> Callable[[str], Scope]:
+        """Give a function that tells what an author may write over in a space, by the rules of this moment;
+        it may be called on any thread."""
+        policy = self._policy
+
+        def scope(author: str) -> Scope:
+            return policy.scope(Account(Did(author)), space, "write")
+
+        return scope
 
     def writers(self, space: SpaceUri) -> frozenset[Did]:
         """Find the accounts named by rules, alone or in a role, that may write something in a space."""

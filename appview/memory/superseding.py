@@ -111,7 +111,7 @@ def mark(facts: Iterable[Fact], ids: frozenset[int]) -> list[Fact]:
 
 
 def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> frozenset[int]:
-    """Find the facts that others have taken the place of, for who reads inside a scope."""
+    """Find the facts that others have taken the place of, of those that who reads inside a scope may read."""
     if scope.is_nothing:
         return frozenset()
     condition = render(scope)
@@ -130,7 +130,8 @@ def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> f
             pairs.setdefault(id_, set()).add(old_id)
             places[id_] = (ordered_at, author, rkey)
             places[old_id] = (old_ordered_at, old_author, old_rkey)
-    return frozenset(gone(pairs, places))
+    found = gone(pairs, places)
+    return frozenset(found if scope.is_everything else _inside(connection, scope, found))
 
 
 def gone(supersedes: Mapping[int, Iterable[int]], places: Mapping[int, tuple[int, str, str]]) -> set[int]:

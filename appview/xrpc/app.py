@@ -67,10 +67,15 @@ def make_app(
         yield
         await context.embedder.close()
 
+    async def reinforcer(_app: web.Application) -> AsyncIterator[None]:
+        context.reinforcer.start()
+        yield
+        await context.reinforcer.close()
+
     app.router.add_route("*", "/xrpc/_health", health)
     app.router.add_route("*", "/.well-known/did.json", did)
     app.router.add_route("*", "/xrpc/{method:.*}", routes.handle)
-    app.cleanup_ctx.append(embedder)
+    app.cleanup_ctx.extend([embedder, reinforcer])
     return app
 
 

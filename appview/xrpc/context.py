@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from appview.access.callers import Callers, NoAccounts
 from appview.errors import ConfigurationError
+from appview.memory.reinforcer import Reinforcer
 from appview.occasional import Occasional
 from appview.search.derived import VectorCache
 from appview.search.engine import Searcher
@@ -48,6 +49,7 @@ class Context:
     keys: Keys
     cursors: Cursors
     callers: Callers
+    reinforcer: Reinforcer
     clock: Clock
     faults: Occasional = field(default_factory=Occasional)  # of storage, that are told in the log
 
@@ -76,8 +78,8 @@ class Context:
                 raise ConfigurationError(f"embedder: {error}", hint=error.hint) from None
         keys = Keys.load(settings.data)
         cursors = Cursors(keys.cursor_secret)
-        searcher = Searcher(cache=VectorCache())
         callers = callers or Callers(settings.service_did, NoAccounts(), control, clock)
+        searcher = Searcher(cache=VectorCache(), now=clock)
         return cls(
             settings=settings,
             control=control,
@@ -88,14 +90,15 @@ class Context:
             keys=keys,
             cursors=cursors,
             callers=callers,
+            reinforcer=Reinforcer(pool),
             clock=clock,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, parsed: who asks for what. `parameters`, or a procedure's input, satisfy the
-    method's lexicon; `desk` counts it."""
+    """One request, parsed: who asks for what. `parameters`, which are the body where the method takes one,
+    satisfy the method's lexicon; `desk` counts the request."""
 
     context: Context
     method: Nsid

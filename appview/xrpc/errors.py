@@ -60,6 +60,7 @@ class InvalidRequest(XrpcError):
 
     name = "InvalidRequest"
     status = 400
+    exit_code = 2
 
 
 class UnknownSpace(XrpcError):
@@ -67,6 +68,7 @@ class UnknownSpace(XrpcError):
 
     name = "UnknownSpace"
     status = 400
+    exit_code = 4
 
     def __init__(self) -> None:
         super().__init__("no such space", hint="listSpaces names the spaces you may read")
@@ -87,6 +89,7 @@ class ModelMismatch(XrpcError):
 
     name = "ModelMismatch"
     status = 400
+    exit_code = 5
 
 
 class ModelNotHosted(XrpcError):
@@ -163,6 +166,7 @@ class MemoryNotFound(XrpcError):
 
     name = "MemoryNotFound"
     status = 404
+    exit_code = 4
 
     def __init__(self) -> None:
         super().__init__("no such memory in this space")

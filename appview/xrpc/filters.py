@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from appview.memory.superseding import Succession
 from appview.memory.values import Filters
 from appview.xrpc.errors import InvalidRequest
 from lexicons.datetimes import parse_micros
@@ -22,6 +23,13 @@ def filters(call: Call) -> Filters:
         author=None if author is None else Did(author),
         tags=tuple(dict.fromkeys(given.get("tags", ()))),
         since=None if since is None else parse_micros(since),
+    )
+
+
+def succession(call: Call) -> Succession:
+    """Read how a query meets memories that others have taken the place of."""
+    return Succession(
+        call.context.access.write_scopes(call.space), bool(call.parameters.get("includeSuperseded"))
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lexicons.catalog import Catalog
     from lexicons.syntax import Nsid
 
-MAX_PAIRS: Final = 64  # ours: the longest method takes 11 names, one of them up to 16 times
+MAX_PAIRS: Final = 64  # ours: the longest method takes 16 names, two of them up to 16 and 6 times
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
 
 

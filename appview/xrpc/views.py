@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from lexicons.datetimes import Datetime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appview.control import SpaceRow
     from appview.memory.values import Fact, PathNode, SkippedCount, SpaceStatus
     from appview.search.engine import Hit
     from appview.search.fusion import Component
+    from appview.search.highlights import Place
+    from appview.search.trace import Trace
     from lexicons.configs import Config
 
 THOUSAND: Final = 1000  # the wire has no floats
+MAX_ALIKE_URIS: Final = 16  # garden.engram.defs#match
 
 View = dict[str, Any]
 
@@ -32,6 +38,8 @@ def memory_view(fact: Fact) -> View:
     }
     if fact.source is not None:
         view["source"] = fact.source
+    if fact.superseded:
+        view["superseded"] = True
     return view
 
 
@@ -46,16 +54,70 @@ def hit_view(hit: Hit) -> View:
 
 def match_view(hit: Hit) -> View:
     """Show why a memory was found. The contributions add up to the score exactly: what rounding leaves over
-    goes to the vector arm, or to the only arm there is."""
+    goes to the parts that it took most from."""
     score = thousandths(hit.score)
+    parts = {
+        name: part
+        for name, part in (("keyword", hit.keyword), ("vector", hit.vector), *hit.signals.items())
+        if part is not None and (name != "keyword" or part.raw > 0)
+    }
+    shares = share_out(score, [part.contribution for part in parts.values()])
     match: View = {"score": score, "words": list(hit.words)}
-    first = 0
-    if hit.keyword is not None and hit.keyword.raw > 0:
-        first = score if hit.vector is None else min(thousandths(hit.keyword.contribution), score)
-        match["keyword"] = _component(hit.keyword, first)
-    if hit.vector is not None:
-        match["vector"] = _component(hit.vector, score - first)
+    for (name, part), share in zip(parts.items(), shares, strict=True):
+        match[name] = _component(part, share)
+    if hit.places:
+        match["places"] = [place_view(place) for place in hit.places]
+    if hit.found_by:
+        match["foundBy"] = list(hit.found_by)
+    if hit.missing:
+        match["missing"] = [{"component": name, "reason": reason} for name, reason in hit.missing.items()]
+    if hit.alike:
+        match["alike"] = len(hit.alike)
+        match["alikeUris"] = [fact.uri for fact in hit.alike[:MAX_ALIKE_URIS]]
     return match
+
+
+def share_out(total: int, fractions: Sequence[float]) -> list[int]:
+    """Write fractions in thousandths so that they sum to `total`, each less than one thousandth off where the
+    fractions themselves sum to it."""
+    shares = [math.floor(min(max(fraction, 0.0), 1.0) * THOUSAND) for fraction in fractions]
+    left = total - sum(shares)
+    order = sorted(range(len(shares)), key=lambda place: shares[place] - fractions[place] * THOUSAND)
+    for step in range(abs(left) if shares else 0):
+        place = order[step % len(order)] if left > 0 else max(range(len(shares)), key=shares.__getitem__)
+        shares[place] += 1 if left > 0 else -1
+    return shares
+
+
+def place_view(place: Place) -> View:
+    """Show where a word stands."""
+    view: View = {"field": place.field, "byteStart": place.start, "byteEnd": place.end}
+    if place.index is not None:
+        view["index"] = place.index
+    return view
+
+
+def trace_view(trace: Trace) -> View:
+    """Show what happened to a question."""
+    view: View = {
+        "corpus": trace.corpus,
+        "searched": trace.searched,
+        "superseded": trace.superseded,
+        "candidates": trace.candidates,
+        "weights": [
+            {"component": name, "weight": thousandths(weight)} for name, weight in trace.weights.items()
+        ],
+        "terms": [
+            {"term": term.term, "memories": term.memories, "counted": term.counted} for term in trace.terms
+        ],
+        "phrases": list(trace.phrases),
+        "excluded": list(trace.excluded),
+    }
+    if trace.keyword is not None:
+        view["keyword"] = trace.keyword
+    if trace.vector is not None:
+        view["vector"] = trace.vector
+    return view
 
 
 def _component(component: Component, contribution: int) -> View:

@@ -234,12 +234,14 @@ LIMITS: list[tuple[Nsid, int, int | None]] = [
     (ids.LIST_PATHS, 500, 100),
     (ids.LIST_SPACES, 100, 50),
     (ids.GET_PATH, 100, 25),
+    (ids.GET_MEMORY_GRAPH, 500, 200),
+    (ids.GET_MEMORY_LINKS, 100, 25),
 ]
 
 
 @pytest.mark.parametrize(("nsid", "most", "default"), LIMITS)
 def test_a_page_has_a_size(nsid: Nsid, most: int, default: int) -> None:
-    base = (("space", SPACE), ("path", "/"))
+    base = (("space", SPACE), ("path", "/"), ("uri", VIEW["uri"]))
     assert _params(nsid, *base)["limit"] == default
     assert _params(nsid, *base, ("limit", "1"))["limit"] == 1
     assert _params(nsid, *base, ("limit", str(most)))["limit"] == most
@@ -291,6 +293,7 @@ def test_a_space_is_named_by_a_uri_of_any_form(space: str) -> None:
 
 @pytest.mark.parametrize("method", garden().methods(), ids=lambda method: method.nsid)
 def test_every_method_declares_its_answer_and_its_errors(method: Any) -> None:
+    assert method.kind == ("procedure" if method.input_encoding else "query")
     assert method.description
     assert method.output_encoding == "application/json"
     assert "RateLimitExceeded" in method.errors
@@ -320,11 +323,39 @@ VIEW: dict[str, Any] = {
         "words": ["compost"],
         "keyword": {"raw": 2345, "normalised": 500, "weight": 500, "contribution": 250},
         "vector": {"raw": 1000, "normalised": 1000, "weight": 500, "contribution": 500},
+        "places": [{"field": "text", "byteStart": 0, "byteEnd": 7}],
+        "foundBy": ["keyword"],
+        "missing": [{"component": "links", "reason": "switched-off"}],
+        "alike": 1,
+        "alikeUris": [f"at://did:plc:abc/garden.engram.memory/{TID}"],
     },
+}
+TRACE: dict[str, Any] = {
+    "corpus": 3,
+    "searched": 2,
+    "superseded": 1,
+    "keyword": 1,
+    "vector": 2,
+    "candidates": 2,
+    "weights": [{"component": "keyword", "weight": 500}],
+    "terms": [{"term": "compost", "memories": 1, "counted": True}],
+    "phrases": [],
+    "excluded": [],
 }
 MODEL = KEY.to_record()
 ANSWERS: dict[Nsid, dict[str, Any]] = {
-    ids.SEARCH_MEMORIES: {"memories": [VIEW], "mode": "hybrid", "approximate": False},
+    ids.SEARCH_MEMORIES: {"memories": [VIEW], "mode": "hybrid", "approximate": False, "trace": TRACE},
+    ids.RECALL_MEMORIES: {"memories": [VIEW], "mode": "strength", "reinforced": 1},
+    ids.GET_MEMORY_GRAPH: {
+        "nodes": [VIEW, VIEW],
+        "edges": [{"a": 0, "b": 1, "similarity": 700}],
+        "links": [{"from": 1, "to": 0, "kind": "mention"}],
+    },
+    ids.GET_MEMORY_LINKS: {
+        "links": [{"kind": "path", "path": "/soil"}, {"kind": "mention", "uri": VIEW["uri"], "memory": VIEW}],
+        "backlinks": [{"kinds": ["supersedes"], "memory": VIEW}],
+        "cursor": "x",
+    },
     ids.GET_MEMORY: {"memory": VIEW},
     ids.LIST_MEMORIES: {"memories": [VIEW], "cursor": "x"},
     ids.GET_SPACE_STATUS: {

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from appview.xrpc.handlers import (
     describe_service,
     get_memory,
+    get_memory_graph,
+    get_memory_links,
     get_path,
     get_space_status,
     list_members,
@@ -15,6 +17,7 @@ from appview.xrpc.handlers import (
     list_spaces,
     put_member,
     put_path_tag,
+    recall_memories,
     remove_member,
     remove_path_tag,
     search_memories,
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 HANDLERS: Final[Mapping[Nsid, Handler]] = {
     ids.DESCRIBE_SERVICE: describe_service.handle,
     ids.GET_MEMORY: get_memory.handle,
+    ids.GET_MEMORY_GRAPH: get_memory_graph.handle,
+    ids.GET_MEMORY_LINKS: get_memory_links.handle,
     ids.GET_PATH: get_path.handle,
     ids.GET_SPACE_STATUS: get_space_status.handle,
     ids.LIST_MEMBERS: list_members.handle,
@@ -42,6 +47,7 @@ HANDLERS: Final[Mapping[Nsid, Handler]] = {
     ids.PUT_PATH_TAG: put_path_tag.handle,
     ids.REMOVE_MEMBER: remove_member.handle,
     ids.REMOVE_PATH_TAG: remove_path_tag.handle,
+    ids.RECALL_MEMORIES: recall_memories.handle,
     ids.SEARCH_MEMORIES: search_memories.handle,
 }
 # Methods that anybody may call, whatever credential comes along.

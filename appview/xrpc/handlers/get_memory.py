@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from appview.xrpc.errors import InvalidRequest, MemoryNotFound
+from appview.xrpc.filters import succession
 from appview.xrpc.spaces import readable
 from appview.xrpc.views import memory_view
 from lexicons.syntax import AtUri
@@ -19,7 +20,7 @@ async def handle(call: Call) -> dict[str, Any]:
     if not AtUri.is_valid(uri):  # the lexicon has it as any URI: in other kinds of space they will differ
         raise InvalidRequest("uri: not a valid AT URI")
     async with readable(call) as space:
-        fact = await space.store.get(AtUri(uri), space.scope)
+        fact = await space.store.get(AtUri(uri), space.scope, succession=succession(call))
     if fact is None:
         raise MemoryNotFound
     return {"memory": memory_view(fact)}

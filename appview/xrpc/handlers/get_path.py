@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from appview.xrpc.filters import path
+from appview.xrpc.filters import path, succession
 from appview.xrpc.spaces import readable
 from appview.xrpc.views import memory_view
 
@@ -19,7 +19,9 @@ async def handle(call: Call) -> dict[str, Any]:
     after = cast("Position | None", call.position(int, str, str))
     place = path(call)
     async with readable(call) as space:
-        facts = await space.store.path_facts(space.scope, place, limit=limit + 1, after=after)
+        facts = await space.store.path_facts(
+            space.scope, place, limit=limit + 1, after=after, succession=succession(call)
+        )
     page = facts[:limit]
     answer: dict[str, Any] = {"path": place, "memories": [memory_view(fact) for fact in page]}
     if len(facts) > limit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from appview.xrpc.filters import filters
+from appview.xrpc.filters import filters, succession
 from appview.xrpc.spaces import readable
 from appview.xrpc.views import memory_view
 
@@ -18,7 +18,9 @@ async def handle(call: Call) -> dict[str, Any]:
     limit: int = call.parameters["limit"]
     before = cast("Position | None", call.position(int, str, str))
     async with readable(call) as space:
-        facts = await space.store.list(space.scope, filters(call), limit=limit + 1, before=before)
+        facts = await space.store.list(
+            space.scope, filters(call), limit=limit + 1, before=before, succession=succession(call)
+        )
     page = facts[:limit]
     answer: dict[str, Any] = {"memories": [memory_view(fact) for fact in page]}
     if len(facts) > limit:

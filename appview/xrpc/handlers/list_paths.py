@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appview.xrpc.filters import path
+from appview.xrpc.filters import path, succession
 from appview.xrpc.spaces import readable
 from appview.xrpc.views import path_view
 
@@ -19,7 +19,9 @@ async def handle(call: Call) -> dict[str, Any]:
     after = None if position is None else str(position[0])
     parent = path(call)
     async with readable(call) as space:
-        nodes = await space.store.paths(space.scope, parent, limit=limit + 1, after=after)
+        nodes = await space.store.paths(
+            space.scope, parent, limit=limit + 1, after=after, succession=succession(call)
+        )
     page = nodes[:limit]
     answer: dict[str, Any] = {"path": parent, "paths": [path_view(node) for node in page]}
     if len(nodes) > limit:

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from appview.access.subjects import Anonymous
+from appview.memory.strength import SPACE
 from appview.search.engine import Mode, SearchRequest
-from appview.search.errors import ModelChanged
-from appview.xrpc.errors import InvalidRequest, ModelMismatch, ModelNotHosted, NoModel, NotEnoughResources
-from appview.xrpc.filters import filters
+from appview.search.errors import ModelChanged, NoSuchMemory
+from appview.search.signals import NAMES, PROFILES
+from appview.xrpc.errors import (
+    InvalidRequest,
+    MemoryNotFound,
+    ModelMismatch,
+    ModelNotHosted,
+    NoModel,
+    NotEnoughResources,
+)
+from appview.xrpc.filters import filters, succession
 from appview.xrpc.query_embedder import EmbedderFailed
 from appview.xrpc.spaces import readable
-from appview.xrpc.views import hit_view
+from appview.xrpc.views import THOUSAND, hit_view, trace_view
 from lexicons.embeddings import decode_query_vector, decode_unit_vector
 from lexicons.errors import InvalidRecord, UnusableVector
 from lexicons.models import ModelKey
+from lexicons.syntax import AtUri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from appview.memory.store import SpaceStore
     from appview.search.engine import SearchResult
+    from appview.search.signals import Mix
     from appview.xrpc.context import Call
     from appview.xrpc.query_embedder import QueryEmbedder
+    from appview.xrpc.spaces import Readable
 
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 TRIPLE: Final = ("vector", "model", "modelDigest")
+_THOUSANDTHS: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 ATTEMPTS: Final = 2  # a model is promoted once in months
 
 
@@ -37,39 +52,64 @@ class Question:
     vector: bytes | None
     model: ModelKey | None
     mode: Mode
+    mix: Mix
+    similar_to: AtUri | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked."""
+        return self.words is None and self.vector is None and self.similar_to is None
 
 
 async def handle(call: Call) -> dict[str, Any]:
     """Answer with the hits, why each was found, and the mode that ran."""
     question = read_question(call.parameters)
-    narrowed = filters(call)
     async with readable(call) as space:
-        for _ in range(ATTEMPTS):
-            vector, model = await _vector(question, space.store, call.context.embedder)
-            request = SearchRequest(
-                text=question.words,
-                vector=vector,
-                mode=question.mode,
-                limit=call.parameters["limit"],
-                filters=narrowed,
-                model=model,
-            )
-            try:
-                return _answer(await call.context.searcher.search(space.store, request, space.scope))
-            except ModelChanged:
-                continue  # it was promoted in between: the new model decides what happens
+        return answer_of(await run(call, question, space))
+
+
+async def run(call: Call, question: Question, space: Readable) -> SearchResult:
+    """Search the space of a call, or, where nothing is asked, find its strongest memories."""
+    given, searcher = call.parameters, call.context.searcher
+    request = SearchRequest(
+        text=question.words,
+        mode=question.mode,
+        limit=given["limit"],
+        filters=filters(call),
+        similar_to=question.similar_to,
+        mix=question.mix,
+        subject=SPACE if isinstance(call.subject, Anonymous) else str(call.subject),
+        succession=succession(call),
+        collapse=given.get("collapse", False),
+        explain=given.get("explain", False),
+    )
+    if question.is_empty:
+        return await searcher.strongest(space.store, request, space.scope)
+    for _ in range(ATTEMPTS):
+        vector, model = await _vector(question, space.store, call.context.embedder)
+        asked = replace(request, vector=vector, model=model)
+        try:
+            return await searcher.search(space.store, asked, space.scope)
+        except ModelChanged:
+            continue  # it was promoted in between: the new model decides what happens
+        except NoSuchMemory:
+            raise MemoryNotFound from None
     raise NotEnoughResources("the space's model keeps changing")
 
 
-def _answer(result: SearchResult) -> dict[str, Any]:
+def answer_of(result: SearchResult) -> dict[str, Any]:
+    """Show a result."""
     answer: dict[str, Any] = {"memories": [hit_view(hit) for hit in result.hits], "mode": result.mode}
     if result.approximate:
         answer["approximate"] = True
+    if result.trace is not None:
+        answer["trace"] = trace_view(result.trace)
     return answer
 
 
-def read_question(given: Mapping[str, Any]) -> Question:
+def read_question(given: Mapping[str, Any], *, may_be_empty: bool = False) -> Question:
     """Read what can be judged of a question without the space; raise `InvalidRequest`."""
+    mix = read_mix(given)
     mode = given.get("mode", "hybrid")
     if mode not in MODES:
         raise InvalidRequest(f"mode: must be one of {', '.join(MODES)}")
@@ -80,16 +120,50 @@ def read_question(given: Mapping[str, Any]) -> Question:
     if named and len(named) < len(TRIPLE):
         missing = ", ".join(name for name in TRIPLE if name not in given)
         raise InvalidRequest(f"vector, model and modelDigest go together: {missing} is missing")
-    if words is None and not named:
+    similar_to = _read_similar_to(given.get("similarTo"), with_vector=bool(named))
+    if words is None and not named and similar_to is None:
+        if may_be_empty:
+            return Question(None, None, None, mode, mix)
         raise InvalidRequest(
-            "q: is missing", hint="ask with q, with vector, model and modelDigest, or with both"
+            "q: is missing", hint="ask with q, with similarTo or vector, model and modelDigest, or with both"
         )
     if words is None and mode == "keyword":
         raise InvalidRequest("q: is missing, and mode keyword searches for words")
     if not named:
-        return Question(words, None, None, mode)
+        return Question(words, None, None, mode, mix, similar_to)
     vector, model = _read_vector(given["vector"], given["model"], given["modelDigest"])
-    return Question(words, vector, model, mode)
+    return Question(words, vector, model, mode, mix)
+
+
+def read_mix(given: Mapping[str, Any]) -> Mix:
+    """Read the profile and the weights that replace some of it; raise `InvalidRequest`."""
+    profile = given.get("profile", "relevance")
+    if profile not in PROFILES:
+        raise InvalidRequest(f"profile: must be one of {', '.join(PROFILES)}")
+    weights: dict[str, float] = {}
+    for text in given.get("weights", ()):
+        name, _, value = text.partition("=")
+        if name not in NAMES or not _THOUSANDTHS.fullmatch(value) or int(value) > THOUSAND:
+            raise InvalidRequest(
+                f"weights: {text[:40]!r} is not name=thousandths", hint=f"names: {', '.join(NAMES)}"
+            )
+        if name in weights:
+            raise InvalidRequest(f"weights: {name} is given twice")
+        weights[name] = int(value) / THOUSAND
+    try:
+        return PROFILES[profile].given(weights)
+    except ValueError:
+        raise InvalidRequest("weights: all are 0") from None
+
+
+def _read_similar_to(uri: str | None, *, with_vector: bool) -> AtUri | None:
+    if uri is None:
+        return None
+    if with_vector:
+        raise InvalidRequest("similarTo and vector exclude each other")
+    if not AtUri.is_valid(uri):
+        raise MemoryNotFound
+    return AtUri(uri)
 
 
 def _read_vector(text: str, model: str, digest: str) -> tuple[bytes, ModelKey]:
@@ -112,7 +186,7 @@ async def _vector(
     config, active = store.config, store.active
     if config is None or active is None:
         raise NoModel
-    if question.mode == "keyword":
+    if question.mode == "keyword" or question.similar_to is not None:
         return None, None
     if question.model is not None:
         if question.model != active:

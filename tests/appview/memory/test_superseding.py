@@ -96,6 +96,20 @@ async def test_what_a_reader_may_not_read_hides_nothing_from_them(store: SpaceSt
     assert await listed(store, NOTHING) == []
 
 
+async def test_what_a_reader_may_not_read_is_not_counted_for_them(store: SpaceStore) -> None:
+    hidden, gone = memory("h", "/a"), memory("g", "/b")
+    new = memory("n", "/b", "supersedes=hidden", "supersedes=gone")
+    await store.apply([commit(1, put("hidden", hidden), put("gone", gone), put("new", new))])
+
+    async def count(scope: Scope) -> int:
+        return len(
+            await store.database.read(lambda connection: store.superseding.ids(connection, scope, everybody))
+        )
+
+    assert await count(EVERYTHING) == 2
+    assert await count(Scope(frozenset({Exact("/b")}))) == 1
+
+
 async def test_deleting_or_changing_what_supersedes_brings_it_back(store: SpaceStore) -> None:
     await store.apply([commit(1, put("old"), put("new", memory("new", "supersedes=old")))])
     await store.apply([commit(2, put("new", memory("new")))])

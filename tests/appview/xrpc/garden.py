@@ -36,6 +36,7 @@ AUTHORITY = Did("did:plc:z72i7hdynmk6r22z27h6tvur")
 ALICE = Did("did:plc:44ybard66vv44zksje25o7dz")
 BOB = Did("did:plc:vpkhqolt662uhesyj6nxm7ys")
 SPACE = SpaceUri.public(AUTHORITY)
+PROCEDURES = {method.nsid for method in lexicons().methods() if method.kind == "procedure"}
 STATUSES = {error.name: error.status for error in ERRORS}
 
 
@@ -130,10 +131,12 @@ class Client:
     base: str
 
     async def ask(self, method: str, params: Any = (), **given: Any) -> Answer:
-        """Call a query; lists repeat their key."""
+        """Call a method: a query, where lists repeat their key, or a procedure, which takes a body."""
         pairs = [*(params.items() if isinstance(params, dict) else params), *given.items()]
+        if method in PROCEDURES:
+            return await self.send("POST", f"/xrpc/{method}", json=dict(pairs))
         flat = [
-            (name, str(value))
+            (name, str(value).lower() if isinstance(value, bool) else str(value))
             for name, values in pairs
             for value in (values if isinstance(values, list | tuple) else [values])
         ]

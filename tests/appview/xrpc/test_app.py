@@ -25,9 +25,10 @@ from lexicons.ids import (
     LIST_MEMBERS,
     LIST_MEMORIES,
     LIST_SPACES,
+    RECALL_MEMORIES,
     SEARCH_MEMORIES,
 )
-from tests.appview.xrpc.garden import ALICE, SPACE, Client, query_vector
+from tests.appview.xrpc.garden import ALICE, PROCEDURES, SPACE, Client, query_vector
 
 if TYPE_CHECKING:
     from appview.xrpc.context import Context
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 METHODS = sorted(method.nsid for method in lexicons().methods())
 QUERIES = [name for name in METHODS if lexicons().method(name).kind == "query"]
-READING = [name for name in QUERIES if name not in (DESCRIBE_SERVICE, LIST_SPACES, LIST_MEMBERS)]
+READING = sorted({RECALL_MEMORIES, *QUERIES} - {DESCRIBE_SERVICE, LIST_SPACES, LIST_MEMBERS})
 
 
 def verb_of(method: str) -> str:
@@ -83,6 +84,16 @@ async def test_a_method_called_with_another_verb_is_refused(client: Client, meth
     answer = await client.send(verb, f"/xrpc/{method}", json={"space": SPACE})
     assert (answer.status, answer.error) == (400, "InvalidRequest")
     assert verb_of(method) in answer.body["message"]
+
+
+@pytest.mark.parametrize("method", sorted(PROCEDURES))
+@pytest.mark.parametrize("verb", ["GET", "PUT", "DELETE"])
+async def test_a_procedure_called_with_another_verb_is_refused(
+    client: Client, method: str, verb: str
+) -> None:
+    answer = await client.send(verb, f"/xrpc/{method}", json={"space": SPACE})
+    assert (answer.status, answer.error) == (400, "InvalidRequest")
+    assert "POST" in answer.body["message"]
 
 
 @pytest.mark.parametrize("path", ["/xrpc/_health", "/.well-known/did.json"])
@@ -259,7 +270,7 @@ async def test_a_hidden_space_and_an_absent_one_look_the_same(
     await garden.declare()
     uri = await garden.remember("hidden", tags=["/a"])
     params = {"uri": uri, "path": "/a", "q": "hidden", "limit": 5}
-    names = lexicons().method(method).parameters
+    names = lexicons().method(method).parameters or ("q", "limit")
     given = {name: value for name, value in params.items() if name in names}
     assert (await client.ask(method, given, space=SPACE)).status == 200
     await garden.hide(Permission(EVERYONE, SPACE, Subtree("/"), "read", allow=False))

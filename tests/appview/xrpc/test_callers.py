@@ -26,7 +26,7 @@ from lexicons import ids
 from lexicons.catalog import garden as lexicons
 from tests.appview.access.minting import mint
 from tests.appview.xrpc.conftest import clock
-from tests.appview.xrpc.garden import ALICE, BOB, SPACE, Client
+from tests.appview.xrpc.garden import ALICE, BOB, PROCEDURES, SPACE, Client
 from tests.network.synthetic import K256
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def token(settings: Settings, did: Did, method: Nsid, **options: Any) -> str:
 
 
 async def send(client: Client, method: Nsid, headers: Any = None, **parameters: str) -> Answer:
+    if method in PROCEDURES:
+        return await client.send("POST", f"/xrpc/{method}", json=parameters, headers=headers)
     return await client.send("GET", f"/xrpc/{method}", params=parameters, headers=headers)
 
 

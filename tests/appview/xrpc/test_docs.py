@@ -6,10 +6,11 @@ import json
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from appview.search import signals, trace
 from appview.xrpc import admission, bodies, parameters, server
 from appview.xrpc.errors import ERRORS
 from lexicons.catalog import Method, garden
@@ -79,6 +80,19 @@ def test_the_fields_of_a_memory_view_are_there() -> None:
     assert sorted(rows(section("Memory views"), "field")) == sorted(fields)
 
 
+def test_the_fields_of_a_match_and_the_reasons_are_there() -> None:
+    match = definition("garden.engram.defs", "match")["properties"]
+    assert {*rows(section("Memory views"), "field of a match"), *signals.NAMES, "score"} == set(match)
+    assert rows(section("Memory views"), "reason") == list(get_args(trace.Reason))
+    assert set(definition("garden.engram.defs", "missing")["properties"]["reason"]["knownValues"]) == set(
+        get_args(trace.Reason)
+    )
+    told = re.findall(r"^\| `(\w+)`(?:, `(\w+)`)? \|", section("Traces"), re.MULTILINE)
+    assert {name for pair in told for name in pair if name} == set(
+        definition("garden.engram.defs", "trace")["properties"]
+    )
+
+
 @pytest.mark.parametrize(
     "limit",
     [
@@ -86,6 +100,7 @@ def test_the_fields_of_a_memory_view_are_there() -> None:
         f"{server.MAX_HEADER_BYTES:,} bytes",
         f"| parameters | {parameters.MAX_PAIRS},",
         f"{bodies.MAX_BODY_BYTES:,} bytes",
+        f"for a body to arrive | {bodies.BODY_SECONDS:g} s",
         f"| time for one answer | {admission.DEADLINE_SECONDS:g} s",
         f"{admission.MAX_RUNNING} running, {admission.MAX_WAITING} waiting",
         f"between two requests | {server.KEEPALIVE_SECONDS:g} s",

@@ -74,6 +74,7 @@ async def operator(caller: Caller, garden: Garden) -> Caller:
 
 def test_every_method_that_governs_is_tried_here() -> None:
     procedures = {method.nsid for method in lexicons().methods() if method.kind == "procedure"}
+    procedures.remove(ids.RECALL_MEMORIES)  # changes what memories are to its caller, not the space
     assert procedures == PROCEDURES.keys()
 
 

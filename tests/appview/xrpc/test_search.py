@@ -342,5 +342,5 @@ async def test_words_must_be_text(client: Client, planted: Garden, q: str) -> No
 
 async def test_parameters_that_are_not_known_are_ignored(client: Client, planted: Garden) -> None:
     plain = await ask(client, q="lettuce")
-    assert (await ask(client, q="lettuce", explain="yes", author_="x")).raw == plain.raw
+    assert (await ask(client, q="lettuce", explained="yes", author_="x")).raw == plain.raw
     assert ALICE in {memory["author"] for memory in plain.body["memories"]}

@@ -99,7 +99,39 @@ def rows() -> list[Row]:
             made.append(Row("", (f"/secret/{a}",), author, refused=True, hidden=True))
             made.append(Row("", ("level=top",), CAROL, refused=True, hidden=True))
     made.append(Row(f"{SECRET} alone", (f"/{SECRET}",), hidden=True))
-    return made
+    return [*made, *linked(made)]
+
+
+def linked(made: list[Row]) -> list[Row]:
+    """Make records that point at others and take their place, across what is hidden and what is shown."""
+    open_rows = [number for number, row in enumerate(made) if not row.hidden and row.fits]
+    hidden_rows = [number for number, row in enumerate(made) if row.hidden and row.fits and not row.refused]
+    rows: list[Row] = []
+    for turn, (a, b, c) in enumerate(zip(open_rows[::4], open_rows[1::4], hidden_rows, strict=False)):
+        for hidden in (False, True):
+            tags = (
+                f"/secret/{turn}" if hidden else "/open/linked",
+                f"importance={1 + (turn + 5 * hidden) % 10}",
+            )
+            targets = " ".join([uri(made, a), uri(made, c), "[[/open/rain]]", "[[/secret/rain]]"])
+            rows.append(Row(f"rain points to {targets}", tags, made[a].author, hidden=hidden, day=3))
+            for target in (b, c):
+                relation = f"supersedes={made[target].author}/{rkey(target)}"
+                author = made[b].author if turn % 2 else made[target].author
+                rows.append(
+                    Row(f"compost again {turn}", (*tags, relation), author, hidden=hidden, day=4 + turn % 5)
+                )
+    return rows
+
+
+def rkey(number: int) -> str:
+    """Give the key of a record by its number."""
+    return str(Tid.from_micros(START + number))
+
+
+def uri(made: Sequence[Row], number: int) -> str:
+    """Give the URI of a record by its number."""
+    return f"at://{made[number].author}/{ids.MEMORY}/{rkey(number)}"
 
 
 # What the caller, a token, may read, in every shape that rules can take; each hides the rows marked hidden.
@@ -129,16 +161,18 @@ class Twin:
     client: Client
     garden: Garden
     headers: dict[str, str]
+    context: Context
 
     async def ask(self, method: str, **given: Any) -> tuple[int, dict[str, str], bytes]:
         """Ask as the caller; give all that the answer is, but for its time and the request's number."""
         pairs = [
-            (name, str(value))
+            (name, str(value).lower() if isinstance(value, bool) else str(value))
             for name, values in given.items()
             for value in (values if isinstance(values, list) else [values])
         ]
         if lexicons().method(method).kind == "procedure":
             answer = await self.client.send("POST", f"/xrpc/{method}", json=given, headers=self.headers)
+            await self.context.reinforcer.flush()  # what is recalled is stronger for the next question
         else:
             answer = await self.client.send("GET", f"/xrpc/{method}", params=pairs, headers=self.headers)
         shown = {k: v for k, v in answer.headers.items() if k not in ("date", "x-request-id")}
@@ -173,7 +207,7 @@ async def appview(
     try:
         async with listening(make_app(context), "127.0.0.1", 0) as port, ClientSession() as session:
             client = Client(session, f"http://127.0.0.1:{port}")
-            yield Twin(client, garden, {"Authorization": f"Bearer {text}"})
+            yield Twin(client, garden, {"Authorization": f"Bearer {text}"}, context)
     finally:
         await pool.close()
         await control.close()
@@ -185,16 +219,16 @@ async def fill(garden: Garden, *, whole: bool) -> None:
         for number, row in enumerate(rows()):
             if row.hidden and not whole:
                 continue
-            rkey = str(Tid.from_micros(START + number))
+            key_of_record = rkey(number)
             key = MODEL if row.fits else model_key(DIMS * 4)
             vector = Embedding(key, encode_f16le(embed(row.text or "x", key.dims)))
             following = Embedding(OTHER, encode_f16le(embed(row.text or "x", OTHER.dims)))
             memory = Memory(row.text, f"2026-01-{row.day:02}T00:00:00.000Z", vector, following, row.tags)
             cid = cid_text(cid_of(encode(memory.to_record())))
             change = (
-                Refuse(rkey, cid, "blank", "the text is blank", row.tags)
+                Refuse(key_of_record, cid, "blank", "the text is blank", row.tags)
                 if row.refused
-                else Put(rkey, cid, memory)
+                else Put(key_of_record, cid, memory)
             )
             await store.apply([RepoUpdate(row.author, str(Tid.from_micros(START + number)), (change,))])
         assert await store.check() == []
@@ -202,12 +236,10 @@ async def fill(garden: Garden, *, whole: bool) -> None:
 
 def questions() -> list[tuple[str, dict[str, Any]]]:
     """Every method with every parameter, in all the ways that could tell of a row."""
-    hidden = rows().index(next(row for row in rows() if row.hidden))
-    shown = rows().index(next(row for row in rows() if not row.hidden))
-    uris = [
-        f"at://{rows()[number].author}/{ids.MEMORY}/{Tid.from_micros(START + number)}"
-        for number in (hidden, shown)
-    ]
+    made = rows()
+    hidden = made.index(next(row for row in made if row.hidden))
+    shown = made.index(next(row for row in made if not row.hidden))
+    uris = [uri(made, number) for number in (hidden, shown)]
     authors, paths = (
         [ALICE, BOB, CAROL, "did:web:nobody.example"],
         [
@@ -251,6 +283,7 @@ def questions() -> list[tuple[str, dict[str, Any]]]:
         asked.append((ids.SEARCH_MEMORIES, {**query_vector("compost rain"), "limit": 5, **each}))
         asked.append((ids.SEARCH_MEMORIES, {"q": SECRET, **query_vector(SECRET), "limit": 50, **each}))
     asked.append((ids.SEARCH_MEMORIES, {"q": "x", **query_vector("x", OTHER)}))
+    asked += around(uris)
     asked += [
         (ids.LIST_MEMBERS, {}),
         (ids.PUT_MEMBER, {"did": CAROL}),
@@ -258,6 +291,46 @@ def questions() -> list[tuple[str, dict[str, Any]]]:
         (ids.PUT_PATH_TAG, {"path": "/secret", "key": "k", "value": "v"}),
         (ids.REMOVE_PATH_TAG, {"path": "/secret", "key": "k"}),
     ]
+    return asked
+
+
+def around(uris: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Ask for what weighs, links, supersedes and explains."""
+    made = rows()
+    weighed: list[dict[str, Any]] = [
+        *({"profile": profile} for profile in ("recent", "balanced")),
+        {"weights": ["links=1000", "importance=10", "strength=5", "recency=5", "keyword=10", "vector=1"]},
+        {"includeSuperseded": True, "profile": "balanced"},
+        {"collapse": True, "mode": "vector"},
+        {"author": BOB, "tags": ["/open/linked"], "since": "2026-01-02T00:00:00Z"},
+    ]
+    asked: list[tuple[str, dict[str, Any]]] = []
+    for each in weighed:
+        for text in ("compost again rain", f"{SECRET} the garden", "the"):
+            for method in (ids.SEARCH_MEMORIES, ids.RECALL_MEMORIES):
+                asked.append((method, {"q": text, "limit": 20, "explain": True, **each}))
+    for target in uris:
+        asked.append((ids.SEARCH_MEMORIES, {"similarTo": target, "explain": True, "limit": 50}))
+        asked.append((ids.RECALL_MEMORIES, {"similarTo": target, "q": "rain", "explain": True}))
+    asked.append((ids.RECALL_MEMORIES, {**query_vector("compost rain"), "explain": True}))
+    asked += [(ids.RECALL_MEMORIES, {"explain": True, "limit": limit}) for limit in (1, 50)]
+    asked += [
+        (ids.GET_MEMORY_LINKS, {"uri": uri(made, number), "limit": limit, "includeSuperseded": superseded})
+        for number in range(0, len(made), 5)
+        for limit, superseded in ((2, False), (100, True))
+    ]
+    asked += [
+        (
+            ids.GET_MEMORY_GRAPH,
+            {"limit": limit, "neighbors": 4, "minSimilarity": "0.2", "includeSuperseded": superseded},
+        )
+        for limit in (3, 500)
+        for superseded in (False, True)
+    ]
+    for path in ("/", "/open", "/open/linked", "/secret"):
+        asked.append((ids.LIST_PATHS, {"path": path, "includeSuperseded": True}))
+        asked.append((ids.GET_PATH, {"path": path, "includeSuperseded": True}))
+    asked.append((ids.LIST_MEMORIES, {"includeSuperseded": True, "limit": 100}))
     return asked
 
 

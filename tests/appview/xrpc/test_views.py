@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appview.memory.values import Fact
 from appview.search.engine import Hit
 from appview.search.fusion import Component
-from appview.xrpc.views import match_view, thousandths
+from appview.xrpc.views import match_view, share_out, thousandths
 from lexicons.catalog import garden
 from lexicons.syntax import AtUri, Did
 
@@ -51,6 +51,27 @@ def test_the_contributions_of_both_arms_add_up(weight: float, keyword: float, ve
     if "keyword" in match:
         assert abs(match["keyword"]["contribution"] - 1000 * parts[0].contribution) <= 1
     assert abs(match["vector"]["contribution"] - 1000 * parts[1].contribution) <= 2
+
+
+@given(st.lists(unit, min_size=1, max_size=6), st.lists(unit, min_size=6, max_size=6))
+def test_any_number_of_parts_add_up_and_none_is_off_by_more_than_rounding(
+    values: list[float], weights: list[float]
+) -> None:
+    total = sum(weights[: len(values)])
+    if total == 0.0:
+        return
+    fractions = [weight / total * value for weight, value in zip(weights, values, strict=False)]
+    score = thousandths(sum(fractions))
+    shares = share_out(score, fractions)
+    assert sum(shares) == score
+    assert all(
+        abs(share - fraction * 1000) < 1.0 + 1e-6 for share, fraction in zip(shares, fractions, strict=True)
+    )
+    assert min(shares) >= 0
+
+
+def test_no_parts_share_nothing_out() -> None:
+    assert share_out(0, []) == []
 
 
 def test_an_arm_that_did_not_run_has_no_part() -> None:

@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     **{name: BASE for name in BASE if name.startswith("appview.")},
 }
 # Only what assembles or starts the appview may know its outermost parts.
-ASSEMBLY = {"appview.service", "appview.cli"}
+ASSEMBLY = {"appview.service", "appview.asking", "appview.cli"}
 OUTERMOST = ("appview.xrpc", "appview.web")
 
 

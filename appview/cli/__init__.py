@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from appview.cli.asking import search
 from appview.cli.output import report
 from appview.cli.overview import status
 from appview.cli.repos import repos
@@ -32,6 +33,7 @@ cli.add_command(serve)
 cli.add_command(status)
 cli.add_command(repos)
 cli.add_command(verify)
+cli.add_command(search)
 cli.add_command(member)
 cli.add_command(space)
 cli.add_command(policy)

@@ -33,6 +33,8 @@ CONFIG_FILE: Final = "engram.toml"  # its name where it is not told
 TABLE: Final = "appview"  # our part of that file
 TYPO_SIMILARITY: Final = 0.8  # difflib ratio from which an unknown variable is taken for a misspelt one
 MAX_PORT: Final = 65_535
+MAX_QUERY_MS: Final = 600_000
+MAX_INDEX_MEMORY_MB: Final = 1_000_000
 MAX_OPEN_SPACES: Final = 10_000  # each costs several file descriptors and page caches
 MAX_RATE: Final = 100_000_000  # requests a minute; more than any machine answers
 
@@ -288,6 +290,20 @@ class Settings:
         "number",
         _number(1, MAX_OPEN_SPACES),
         "How many spaces' files are open at once. Others are opened when they are needed.",
+    )
+    query_timeout_ms: int = _setting(
+        3_000,
+        "number",
+        _number(1, MAX_QUERY_MS),
+        "How long a search may take, in milliseconds. Past it the best so far is the answer, marked"
+        " `approximate`.",
+    )
+    index_memory_mb: int = _setting(
+        2_048,
+        "number",
+        _number(0, MAX_INDEX_MEMORY_MB),
+        "How much memory the indexes of all spaces together may take, in MiB: about 1.1 kB a memory at 384"
+        " dimensions. Spaces that find no room are searched in their files.",
     )
     rate_address: int = _setting(
         12_000,

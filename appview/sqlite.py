@@ -59,6 +59,7 @@ class Database:
         self._name = name
         self._executor = executor
         self._writer = writer
+        self.closing = False  # tells a read of minutes to end
         self._write_lock = asyncio.Lock()
         self._all_readers = tuple(readers)
         self._idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
@@ -140,6 +141,7 @@ class Database:
 
     async def close(self) -> None:
         """Wait for what is running, then close every connection."""
+        self.closing = True
         async with self._write_lock:
             for _ in self._all_readers:
                 await self._idle.get()

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from appview.memory import vectors
+from appview.memory.index_reads import IndexReads
 from appview.memory.meta import data_version
 from appview.memory.rows import FACT_COLUMNS, FACT_TABLES, fact
 from appview.memory.scope_sql import LIVE, NO_FILTERS, render
+from appview.memory.stopping import stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -74,6 +77,23 @@ class SearchReads:
         self.connection = connection
         self.data_version = data_version(connection)
         self.index: VectorIndex | None = vectors.find(connection, "active")
+
+    @property
+    def bulk(self) -> IndexReads:
+        """Reads for an index in memory. There must be an active index."""
+        if self.index is None:
+            raise AssertionError("reading for an index of a space without a model")
+        return IndexReads(self.connection, self.index)
+
+    def until(self, over: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Stop the statements of a block, with `Stopped`, once `over` tells so."""
+        return stopping(self.connection, over)
+
+    def count(self) -> int:
+        """Count the live facts."""
+        if self.index is None:
+            return 0
+        return int(self.connection.execute(f"SELECT count(*) FROM ({self.index.ids_sql()})").fetchone()[0])  # noqa: S608
 
     # Which facts.
 

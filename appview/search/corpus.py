@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from appview.memory.search_reads import Postings, SearchReads
     from appview.memory.store import SpaceStore
-    from appview.search.derived import View
 
 MAX_CACHE_BYTES: Final = 128 << 20  # ours, for all spaces of a process: 80 scopes of 100,000 facts
 MAX_COUNTED_WORDS: Final = 10_000  # ours, of one corpus; about 1 MB
@@ -83,9 +82,9 @@ class Corpus:
         return int(self.ids[-1] - self.ids[0]) + 1 if len(self.ids) else 0
 
 
-def read_corpus(reads: SearchReads, view: View | None, scope: Scope) -> Corpus:
+def read_corpus(reads: SearchReads, scope: Scope) -> Corpus:
     """Find out what a scope shows."""
-    every = view.ids if view is not None else reads.every_id()
+    every = reads.every_id()
     if scope.is_everything:
         ids = every
     elif _ALL in scope.allow:
@@ -95,12 +94,7 @@ def read_corpus(reads: SearchReads, view: View | None, scope: Scope) -> Corpus:
     else:
         ids = reads.ids(scope)
     hidden = len(every) - len(ids)
-    if view is not None:
-        if ids is view.ids:
-            return Corpus(ids, view.lengths)
-        known, lengths = view.ids, view.lengths
-    else:
-        known, lengths = reads.lengths(ids if hidden else None)
+    known, lengths = reads.lengths(ids if hidden else None)
     positions, there = positions_in(known, ids)
     # A fact that the keyword index lost has no words; everything else is still answered.
     lengths = np.append(lengths, np.float32(0.0))[np.where(there, positions, -1)]
@@ -124,17 +118,17 @@ class CorpusCache:
         with self._lock:
             return self._size()
 
-    def corpus(self, store: SpaceStore, reads: SearchReads, view: View | None, scope: Scope) -> Corpus:
+    def corpus(self, store: SpaceStore, reads: SearchReads, scope: Scope) -> Corpus:
         """Give what a scope shows in the reader's version."""
         if scope.is_everything:
-            return read_corpus(reads, view, scope)
+            return read_corpus(reads, scope)
         with self._lock:
             kept = self._stores.setdefault(store, OrderedDict())
             found = kept.get(scope)
             if found is not None and found[0] == reads.data_version:
                 kept.move_to_end(scope)
                 return found[1]
-        corpus = read_corpus(reads, view, scope)
+        corpus = read_corpus(reads, scope)
         with self._lock:
             newest = max([reads.data_version, *(version for version, _ in kept.values())])
             if reads.data_version == newest:

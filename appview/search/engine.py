@@ -7,32 +7,39 @@ no part in it.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
+import structlog
 
 from appview.clock import now as system_clock
+from appview.errors import StoreError
 from appview.memory import reads as memory_reads
 from appview.memory import strength
 from appview.memory.search_reads import SearchReads
+from appview.memory.stopping import Stopped
 from appview.search.analysis import ANALYSIS
+from appview.search.arms import choose
 from appview.search.corpus import MAX_CACHE_BYTES as MAX_CORPORA_BYTES
-from appview.search.corpus import Corpus, CorpusCache
+from appview.search.corpus import CorpusCache
+from appview.search.deadline import DEFAULT_SECONDS, Deadline
+from appview.search.derived import Abandoned
 from appview.search.errors import ModelChanged, NoSuchMemory, NothingAsked
 from appview.search.fusion import Component, Ranked, Weights, fuse
 from appview.search.hits import Showing
-from appview.search.keyword import score_keywords
 from appview.search.measuring import measure_signals
 from appview.search.query import read_question
-from appview.search.ranking import best, positions_in
 from appview.search.signals import blend
 from appview.search.trace import TermTrace, Trace
-from appview.search.values import NO_FILTERS, Hit, Mode, SearchRequest, SearchResult
-from appview.search.vector import Narrowed, QueryVector, measure, nearest
+from appview.search.values import Hit, Mode, SearchRequest, SearchResult
+from appview.search.vector import QueryVector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,8 +47,8 @@ if TYPE_CHECKING:
     from appview.memory.scope import Scope
     from appview.memory.store import SpaceStore
     from appview.search.analysis import TextAnalysis
-    from appview.search.derived import VectorCache, View
-    from appview.search.keyword import KeywordScores
+    from appview.search.arms import Arms
+    from appview.search.derived import ViewCache
     from appview.search.query import Phrase, Question
     from appview.search.signals import Measure, Signal
     from appview.search.values import Ran
@@ -51,24 +58,35 @@ __all__ = ["Hit", "Mode", "SearchRequest", "SearchResult", "Searcher", "mode_tha
 
 MIN_CANDIDATES: Final = 100  # of each arm; more changes no answer on the questions of the evaluation
 CANDIDATES_A_HIT: Final = 2  # of each arm, for long answers
+T = TypeVar("T")
+log = structlog.get_logger("appview.search")
 
 
 class Searcher:
-    """Answers questions. With a cache of vectors questions are faster, and answered alike."""
+    """Answers questions, each within `seconds`. With a cache of views they are faster, and answered alike.
+
+    A searcher with a cache builds views beside the questions: `close` ends that, `settled` waits for it.
+    `now` is what memories are old by, `clock` what the seconds are counted by.
+    """
 
     def __init__(
         self,
         *,
-        cache: VectorCache | None = None,
+        cache: ViewCache | None = None,
         weights: Weights | None = None,
         analysis: TextAnalysis = ANALYSIS,
         now: Clock = system_clock,
+        seconds: float = DEFAULT_SECONDS,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._cache = cache
         self._corpora = CorpusCache(MAX_CORPORA_BYTES if cache is not None else 0)
         self._now = now
         self._weights = weights or Weights()
         self._analysis = analysis
+        self._seconds = seconds
+        self._clock = clock
+        self._builds: set[asyncio.Task[None]] = set()
 
     async def search(self, store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
         """Answer a question inside a scope.
@@ -78,6 +96,7 @@ class Searcher:
         """
         mode_that_runs(request)
         question = read_question(self._analysis, request.text) if request.text is not None else None
+        deadline = Deadline.after(self._seconds, self._clock)
 
         def work(connection: Connection) -> SearchResult:
             reads = SearchReads(connection)
@@ -85,14 +104,24 @@ class Searcher:
             if scope.is_nothing or reads.index is None:
                 return _nothing(request, mode_that_runs(request))
             asked, gone = self._prepare(store, connection, reads, request, scope)
-            mode = mode_that_runs(asked)
-            corpus = self._corpora.corpus(store, reads, view, scope)
+            corpus = partial(self._corpora.corpus, store, reads, scope)
+            arms = choose(
+                reads, view, scope, asked.filters, question, deadline, corpus, explain=request.explain
+            )
             search = _Search(
-                reads, view, corpus, asked, scope, question, mode, self._weights, self._analysis, gone
+                reads, arms, asked, scope, question, self._weights, self._analysis, deadline, gone
             )
             return search.run(self._now())
 
-        return await store.database.read(work)
+        result = await store.database.read(work)
+        if self._cache is not None:
+            if request.vector is not None:
+                self._cache.asked(store, np.frombuffer(request.vector, "<f2"))
+            if self._cache.wants_building(store):
+                task = asyncio.create_task(self._build(self._cache, store))
+                self._builds.add(task)
+                task.add_done_callback(partial(self._built, self._cache, store))
+        return result
 
     async def strongest(self, store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
         """Give the facts of which most is left, where nothing is asked: text, vector and mode do not
@@ -101,13 +130,41 @@ class Searcher:
         def work(connection: Connection) -> SearchResult:
             reads = SearchReads(connection)
             asked, gone = self._prepare(store, connection, reads, request, scope)
-            corpus = Corpus(np.empty(0, np.int64), np.empty(0, np.float32))  # no words, no statistics
-            search = _Search(
-                reads, None, corpus, asked, scope, None, "strength", self._weights, self._analysis, gone
-            )
-            return search.strongest(self._now())
+            return _strongest(reads, asked, scope, self._analysis, gone, self._now())
 
         return await store.database.read(work)
+
+    async def settled(self) -> None:
+        """Wait until no view is being built."""
+        while self._builds:
+            await asyncio.wait(self._builds)
+
+    async def close(self) -> None:
+        """End the building of views."""
+        for task in self._builds:
+            task.cancel()
+        await self.settled()
+
+    async def _build(self, cache: ViewCache, store: SpaceStore) -> None:
+        task = asyncio.current_task()
+
+        def check() -> None:
+            if store.database.closing or (task is not None and task.cancelling()):
+                raise Abandoned
+
+        def work(connection: Connection) -> None:
+            cache.build(store, SearchReads(connection), check)
+
+        try:
+            await store.database.read(work)
+        except Abandoned:
+            pass
+        except StoreError as error:
+            log.warning("no index in memory", space=store.space, error=str(error))
+
+    def _built(self, cache: ViewCache, store: SpaceStore, task: asyncio.Task[None]) -> None:
+        cache.ended(store)
+        self._builds.discard(task)
 
     def _prepare(
         self,
@@ -146,9 +203,34 @@ def mode_that_runs(request: SearchRequest) -> Mode:
     return request.mode
 
 
-def _nothing(request: SearchRequest, mode: Ran) -> SearchResult:
+def _nothing(request: SearchRequest, mode: Ran, *, late: bool = False) -> SearchResult:
     trace = Trace(0, 0, 0, None, None, 0, {}) if request.explain else None
-    return SearchResult((), mode, approximate=False, trace=trace)
+    return SearchResult((), mode, approximate=late, trace=trace)
+
+
+def _count(request: SearchRequest) -> int:
+    return max(MIN_CANDIDATES, CANDIDATES_A_HIT * request.limit)
+
+
+def _strongest(
+    reads: SearchReads,
+    request: SearchRequest,
+    scope: Scope,
+    analysis: TextAnalysis,
+    superseded: frozenset[int],
+    now: int,
+) -> SearchResult:
+    left = strength.strongest(reads.connection, request.subject, now, scope, request.filters, _count(request))
+    ranked = [
+        Ranked(id_, value, None, None, {"strength": Component(value, value, 1.0, value)})
+        for id_, value in left
+    ]
+    hits = Showing(reads, analysis, request, "strength", superseded).hits(ranked, frozenset(), {})
+    if not request.explain:
+        return SearchResult(hits, "strength", approximate=False)
+    corpus, searched = len(reads.ids(scope)), len(reads.ids(scope, request.filters))
+    trace = Trace(corpus, searched, len(superseded), None, None, len(left), {"strength": 1.0})
+    return SearchResult(hits, "strength", approximate=False, trace=trace)
 
 
 class _Search:
@@ -157,104 +239,71 @@ class _Search:
     def __init__(
         self,
         reads: SearchReads,
-        view: View | None,
-        corpus: Corpus,
+        arms: Arms,
         request: SearchRequest,
         scope: Scope,
         question: Question | None,
-        mode: Ran,
         weights: Weights,
         analysis: TextAnalysis,
+        deadline: Deadline,
         superseded: frozenset[int],
     ) -> None:
         self._reads = reads
-        self._view = view
-        self._corpus = corpus
+        self._arms = arms
         self._request = request
         self._scope = scope
         self._question = question
-        self._mode = mode
+        self._mode = mode_that_runs(request)
         self._weights = request.mix.arms(weights)
         self._own_weights = weights
         self._analysis = analysis
+        self._deadline = deadline
         self._superseded = superseded
-        self._count = max(MIN_CANDIDATES, CANDIDATES_A_HIT * request.limit)
+        self._late = False
 
     def run(self, now: int) -> SearchResult:
         vector = self._query_vector()
-        mode = self._mode
-        if mode == "hybrid" and (self._question is None or self._question.is_empty):
-            mode = "vector"  # the text says nothing to search for: unknown, which is not a 0
-        self._mode = mode
-        corpus_ids = self._corpus.ids
-        narrowed = self._narrow(corpus_ids)
-        found = narrowed.ids if narrowed.ids is not None else corpus_ids
-        if not len(found):
-            return _nothing(self._request, mode)
-        keyword: KeywordScores | None = None
+        if self._mode == "hybrid" and (self._question is None or self._question.is_empty):
+            self._mode = "vector"  # the text says nothing to search for: unknown, which is not a 0
+        if not self._in_time(self._arms.narrow, False):
+            return _nothing(self._request, self._mode, late=self._late)
         candidates: dict[str, NDArray[np.int64]] = {}
-        if mode != "vector" and self._question is not None:
-            keyword = score_keywords(self._reads, self._question, self._corpus)
-            positions = self._matching(keyword, found)
-            candidates["keyword"] = corpus_ids[positions[best(keyword.scores[positions], self._count)]]
-        if mode != "keyword" and vector is not None:
-            candidates["vector"] = nearest(self._reads, self._view, vector, narrowed, self._count)
+        nobody, count = np.empty(0, np.int64), _count(self._request)
+        by_words = self._mode != "vector" and self._question is not None
+        if by_words:
+            candidates["keyword"] = self._in_time(lambda: self._arms.with_words(count), nobody)
+        near = vector if self._mode != "keyword" else None
+        if near is not None:
+            candidates["vector"] = self._in_time(lambda: self._arms.near(near, count), nobody)
         ids = np.unique(np.concatenate(list(candidates.values())))
+        # What is left takes as long as the answer is long, so the deadline lets it be.
         ranked = fuse(
-            self._keyword_scores(keyword, corpus_ids, ids) if keyword is not None else None,
-            self._cosines(vector, ids) if mode != "keyword" and vector is not None else None,
+            self._arms.keyword_scores(ids) if by_words else None,
+            self._arms.cosines(near, ids) if near is not None else None,
             self._weights,
         )
         ranked = blend(ranked, self._measures(ids, now), self._request.mix, self._own_weights)
-        trace = self._trace(len(corpus_ids), len(found), candidates, len(ids), keyword)
+        showing = Showing(self._reads, self._analysis, self._request, self._mode, self._superseded)
         return SearchResult(
-            self._showing().hits(ranked, keyword.terms if keyword is not None else frozenset(), candidates),
-            mode,
-            approximate=keyword is not None and keyword.approximate,
-            trace=trace if self._request.explain else None,
+            showing.hits(ranked, self._arms.terms, candidates),
+            self._mode,
+            approximate=self._late or self._arms.approximate,
+            trace=self._trace(candidates, len(ids)) if self._request.explain else None,
         )
-
-    def strongest(self, now: int) -> SearchResult:
-        request = self._request
-        left = strength.strongest(
-            self._reads.connection, request.subject, now, self._scope, request.filters, self._count
-        )
-        ranked = [
-            Ranked(id_, value, None, None, {"strength": Component(value, value, 1.0, value)})
-            for id_, value in left
-        ]
-        hits = self._showing().hits(ranked, frozenset(), {})
-        if not request.explain:
-            return SearchResult(hits, "strength", approximate=False)
-        corpus, searched = self._reads.ids(self._scope), self._reads.ids(self._scope, request.filters)
-        trace = Trace(
-            len(corpus), len(searched), len(self._superseded), None, None, len(left), {"strength": 1.0}
-        )
-        return SearchResult(hits, "strength", approximate=False, trace=trace)
 
     def _measures(self, ids: NDArray[np.int64], now: int) -> Mapping[Signal, Mapping[int, Measure]]:
         return measure_signals(self._reads, self._request, self._scope, self._superseded, ids.tolist(), now)
 
-    def _showing(self) -> Showing:
-        return Showing(self._reads, self._view, self._analysis, self._request, self._mode, self._superseded)
-
-    def _trace(
-        self,
-        corpus: int,
-        searched: int,
-        candidates: Mapping[str, NDArray[np.int64]],
-        together: int,
-        keyword: KeywordScores | None,
-    ) -> Trace:
-        arms, mix = self._weights.scaled(), self._request.mix
+    def _trace(self, candidates: Mapping[str, NDArray[np.int64]], together: int) -> Trace:
+        shares, mix = self._weights.scaled(), self._request.mix
         share = mix.arms_weight(self._own_weights)
-        weights: dict[str, float] = {"keyword": arms[0] * share, "vector": arms[1] * share}
+        weights: dict[str, float] = {"keyword": shares[0] * share, "vector": shares[1] * share}
         weights.update({str(signal): weight for signal, weight in mix.signals.items()})
         total = sum(weights.values())
-        question = self._question
+        question, arms = self._question, self._arms
         return Trace(
-            corpus=corpus,
-            searched=searched,
+            corpus=arms.corpus_count,
+            searched=arms.found_count,
             superseded=len(self._superseded),
             keyword=len(candidates["keyword"]) if "keyword" in candidates else None,
             vector=len(candidates["vector"]) if "vector" in candidates else None,
@@ -262,23 +311,24 @@ class _Search:
             weights={name: weight / total for name, weight in weights.items()},
             terms=tuple(
                 [
-                    TermTrace(term, count, term in keyword.terms)
-                    for term, count in sorted(keyword.found.items(), key=lambda item: (item[1], item[0]))
+                    TermTrace(term, count, term in arms.terms)
+                    for term, count in sorted(arms.words.items(), key=lambda item: (item[1], item[0]))
                 ]
-            )
-            if keyword is not None
-            else (),
+            ),
             phrases=_shown(question.required) if question is not None else (),
             excluded=_shown(question.excluded) if question is not None else (),
         )
 
-    def _matching(self, keyword: KeywordScores, found: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Find which of the facts that may be found hold a word, as positions in the corpus."""
-        matching = np.flatnonzero(keyword.scores > 0.0)
-        if found is self._corpus.ids:
-            return matching
-        positions, _ = self._corpus.positions(found)
-        return positions[keyword.scores[positions] > 0.0]
+    def _in_time(self, step: Callable[[], T], otherwise: T) -> T:
+        """Take a step unless its time is over, and stop its reading once it is."""
+        if not self._deadline.passed():
+            try:
+                with self._reads.until(self._deadline.passed):
+                    return step()
+            except Stopped:
+                pass
+        self._late = True
+        return otherwise
 
     def _query_vector(self) -> QueryVector | None:
         index, data = self._reads.index, self._request.vector
@@ -287,41 +337,6 @@ class _Search:
         if self._request.model is not None and self._request.model != index.key:
             raise ModelChanged
         return QueryVector.of(data, index.key.dims)
-
-    def _narrow(self, corpus_ids: NDArray[np.int64]) -> Narrowed:
-        """Find out what scope, filters, phrases and left-out words let through."""
-        scope, filters, question = self._scope, self._request.filters, self._question
-        ids: NDArray[np.int64] | None = None
-        if replace(filters, without=frozenset()) != NO_FILTERS:
-            ids = self._reads.ids(scope, filters)
-        elif filters.without:
-            left_out = np.array(sorted(filters.without), np.int64)
-            ids = corpus_ids[~np.isin(corpus_ids, left_out, assume_unique=True)]
-        elif not scope.is_everything:
-            ids = corpus_ids
-        if question is None or not (question.required or question.excluded):
-            return Narrowed(scope, filters, ids)
-        ids = ids if ids is not None else corpus_ids
-        if question.excluded:
-            ids = np.setdiff1d(ids, self._any_phrase(question.excluded), assume_unique=True)
-        with_phrases = ids
-        for phrase in question.required:
-            with_phrases = np.intersect1d(with_phrases, self._reads.phrase(phrase.words), assume_unique=True)
-        # A phrase that nothing holds is most often a title or a stray pair of quotes: its words still count.
-        return Narrowed(scope, filters, with_phrases if len(with_phrases) else ids, by_phrases=True)
-
-    def _any_phrase(self, phrases: Sequence[Phrase]) -> NDArray[np.int64]:
-        return np.unique(np.concatenate([self._reads.phrase(phrase.words) for phrase in phrases]))
-
-    def _keyword_scores(
-        self, keyword: KeywordScores, corpus_ids: NDArray[np.int64], ids: NDArray[np.int64]
-    ) -> dict[int, float]:
-        positions, _ = positions_in(corpus_ids, ids)
-        return dict(zip(ids.tolist(), keyword.scores[positions].tolist(), strict=True))
-
-    def _cosines(self, vector: QueryVector, ids: NDArray[np.int64]) -> dict[int, float]:
-        found, cosines = measure(self._reads, self._view, vector, ids)
-        return dict(zip(found.tolist(), cosines.tolist(), strict=True))
 
 
 def _shown(phrases: Sequence[Phrase]) -> tuple[str, ...]:

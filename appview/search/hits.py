@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from appview.memory.search_reads import SearchReads
     from appview.memory.values import Fact
     from appview.search.analysis import TextAnalysis
-    from appview.search.derived import View
     from appview.search.fusion import Ranked
     from appview.search.trace import Reason
     from appview.search.values import Ran, SearchRequest
@@ -32,7 +31,6 @@ class Showing:
     """How the candidates of one question are shown."""
 
     reads: SearchReads
-    view: View | None
     analysis: TextAnalysis
     request: SearchRequest
     mode: Ran
@@ -80,7 +78,7 @@ class Showing:
 
     def _collapsed(self, order: Sequence[int], facts: Mapping[int, Fact]) -> Mapping[int, list[int]]:
         ids = np.array(sorted(order), np.int64)
-        found, vectors = self.view.vectors(ids) if self.view is not None else self.reads.embeddings(ids)
+        found, vectors = self.reads.embeddings(ids)
         wide = vectors.astype(np.float64)
         wide /= np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         texts = {id_: facts[id_].text for id_ in order}

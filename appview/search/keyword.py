@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from appview.memory.search_reads import Postings
+from appview.memory.stopping import Stopped
 from appview.search.chunks import EXACT_MARK, PREFIX_MARK
+from appview.search.deadline import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from appview.memory.search_reads import SearchReads
     from appview.search.corpus import Corpus
+    from appview.search.deadline import Deadline
     from appview.search.query import Question
 
 K1: Final = 1.2  # how soon a word that comes again stops counting; the customary value
@@ -39,7 +42,7 @@ MAX_OCCURRENCES: Final = 100_000  # ours, of one question: about 50 ms of readin
 class KeywordScores:
     """BM25 of every fact of the corpus, by its position there; 0 where no word matches. `terms` are those
     that counted (exact words and beginnings marked); `found` are all that the corpus holds, with the number
-    of its facts that do."""
+    of its facts that do, where that was asked."""
 
     scores: NDArray[np.float64]
     terms: frozenset[str]
@@ -47,40 +50,72 @@ class KeywordScores:
     found: Mapping[str, int] = field(default_factory=dict)
 
 
-def score_keywords(reads: SearchReads, question: Question, corpus: Corpus) -> KeywordScores:
-    """Score the corpus for a question."""
+def score_keywords(
+    reads: SearchReads,
+    question: Question,
+    corpus: Corpus,
+    deadline: Deadline = NEVER,
+    *,
+    explain: bool = False,
+) -> KeywordScores:
+    """Score the corpus for a question; past the deadline with the words that were read before it. To
+    `explain`, words that are too common to count are counted too."""
     scorer = _Scorer(reads, corpus)
-    words = _words(reads, question.terms, corpus, scorer)
-    common = _common(len(corpus.ids))
-    rarer = [word for word in words if word.facts <= common]
-    approximate = question.cut
-    left = MAX_OCCURRENCES
-    matched: list[tuple[str, _Matches]] = []
-    # The order is that of what the corpus holds, so that sums round alike whatever else the file holds.
-    for word in sorted(rarer or words, key=lambda word: (word.occurrences, word.term)):
-        if word.occurrences > left:
-            approximate = True
-            if matched:
-                break
-        postings = word.postings or scorer.inside(reads.postings(word.term, left))
-        matched.append((word.term, scorer.match(postings.cut(left))))
-        left -= min(left, word.occurrences)
-    for prefix in question.prefixes:
-        for start in (EXACT_MARK + prefix.text, prefix.text):
-            limit = None if corpus.hidden else left
-            postings = scorer.inside(reads.postings_of_prefix(start, limit)).cut(left)
-            approximate |= len(postings.ids) == left
-            left -= len(postings.ids)
-            matched.append((start + PREFIX_MARK, scorer.match(postings.by_id(), once=True)))
-    used = _telling(matched, len(corpus.ids))
+    reading = _Reading(reads, question, corpus, scorer, explain, approximate=question.cut)
+    try:
+        reading.run(deadline)
+    except Stopped:
+        reading.approximate = True
+    used = _telling(reading.matched, len(corpus.ids))
     for _, matches in used:
-        scorer.add(matches)
+        reading.scorer.add(matches)
     return KeywordScores(
-        scorer.scores,
+        reading.scorer.scores,
         frozenset(term for term, _ in used),
-        approximate,
-        {term: len(matches.positions) for term, matches in matched if len(matches.positions)},
+        reading.approximate,
+        reading.found if explain else {},
     )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reading the words of a question, as far as budget and time reach."""
+
+    reads: SearchReads
+    question: Question
+    corpus: Corpus
+    scorer: _Scorer
+    explain: bool
+    approximate: bool
+    matched: list[tuple[str, _Matches]] = field(default_factory=list)
+    found: dict[str, int] = field(default_factory=dict)
+
+    def run(self, deadline: Deadline) -> None:
+        reads, corpus, scorer = self.reads, self.corpus, self.scorer
+        left = MAX_OCCURRENCES
+        words = _words(reads, self.question.terms, corpus, scorer, every=self.explain)
+        self.found = {word.term: word.facts for word in words}
+        most = common(len(corpus.ids))
+        rarer = [word for word in words if word.facts <= most]
+        # The order is that of what the corpus holds, so that sums round alike whatever else the file holds.
+        for word in sorted(rarer or words, key=lambda word: (word.occurrences, word.term)):
+            if word.occurrences > left or deadline.passed():
+                self.approximate = True
+                if self.matched or deadline.passed():
+                    break
+            postings = word.postings or scorer.inside(reads.postings(word.term, left))
+            self.matched.append((word.term, scorer.match(postings.cut(left))))
+            left -= min(left, word.occurrences)
+        for prefix in self.question.prefixes:
+            for start in (EXACT_MARK + prefix.text, prefix.text):
+                limit = None if corpus.hidden else left
+                postings = scorer.inside(reads.postings_of_prefix(start, limit)).cut(left)
+                self.approximate |= len(postings.ids) == left
+                left -= len(postings.ids)
+                matches = scorer.match(postings.by_id(), once=True)
+                self.matched.append((start + PREFIX_MARK, matches))
+                if len(matches.positions):
+                    self.found[start + PREFIX_MARK] = len(matches.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +129,28 @@ class _Word:
     postings: Postings | None = None
 
 
-def _words(reads: SearchReads, terms: Sequence[str], corpus: Corpus, scorer: _Scorer) -> list[_Word]:
-    """Count each word in the corpus.
+def _words(
+    reads: SearchReads, terms: Sequence[str], corpus: Corpus, scorer: _Scorer, *, every: bool
+) -> list[_Word]:
+    """Count each word in the corpus; those that are too common to count only where `every` one is wished, or
+    there are no others.
 
     The file's own counts are the corpus's where that is the whole file. Elsewhere they only bound them, and
     nothing that is decided may show them: a word is counted without being read only where the bound tells
     what counting would.
     """
     counted: list[_Word] = []
-    common = _common(len(corpus.ids))
+    most = common(len(corpus.ids))
     too_common: list[str] = []
     for term, frequency in reads.frequencies(terms).items():
         if not corpus.hidden:
             counted.append(_Word(term, frequency.facts, frequency.occurrences))
-        elif max(frequency.facts - corpus.hidden, corpus.counts.get(term, 0)) > common:
+        elif max(frequency.facts - corpus.hidden, corpus.counts.get(term, 0)) > most:
             too_common.append(term)  # at least so many of its facts are in the corpus
         else:
             counted.append(_counted(reads, term, scorer))
     counted = [word for word in counted if word.facts]
-    if not any(word.facts <= common for word in counted):
+    if every or not any(word.facts <= most for word in counted):
         # There are no others: now the common ones count, and so their numbers do.
         counted.extend(_counted(reads, term, scorer) for term in too_common)
     return counted
@@ -125,6 +163,16 @@ def _counted(reads: SearchReads, term: str, scorer: _Scorer) -> _Word:
     if kept is None:
         scorer.corpus.keep(term, facts, postings)
     return _Word(term, facts, len(postings.ids), postings)
+
+
+def rarity(count: int, frequency: int) -> float:
+    """Weigh a word that `frequency` of `count` facts hold."""
+    return float(np.log1p((count - frequency + 0.5) / (frequency + 0.5)))
+
+
+def saturation(weights: NDArray[np.float64], relative: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Count occurrences of `weights` in facts of `relative` length: ever less the more there are."""
+    return weights * (K1 + 1.0) / (weights + K1 * (1.0 - B + B * relative))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +208,18 @@ class _Scorer:
 
     def add(self, matches: _Matches) -> None:
         count, frequency = len(self.corpus.ids), len(matches.positions)
-        rarity = np.log1p((count - frequency + 0.5) / (frequency + 0.5))
         relative = self._relative[matches.positions]
-        saturated = matches.weights * (K1 + 1.0) / (matches.weights + K1 * (1.0 - B + B * relative))
-        self.scores[matches.positions] += rarity * saturated
+        self.scores[matches.positions] += rarity(count, frequency) * saturation(matches.weights, relative)
 
 
 def _telling(matched: Sequence[tuple[str, _Matches]], count: int) -> list[tuple[str, _Matches]]:
     """Leave out the words that most facts hold, unless there are no others. The order is that of what the
     corpus holds, so that sums round alike whatever else the file holds."""
     there = [(term, matches) for term, matches in matched if len(matches.positions)]
-    rarer = [(term, matches) for term, matches in there if len(matches.positions) <= _common(count)]
+    rarer = [(term, matches) for term, matches in there if len(matches.positions) <= common(count)]
     return sorted(rarer or there, key=lambda item: (len(item[1].positions), item[0]))
 
 
-def _common(count: int) -> float:
+def common(count: int) -> float:
+    """Tell how many facts may hold a word that still tells something."""
     return max(COMMON_SHARE * count, COMMON_FACTS)

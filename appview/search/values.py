@@ -73,8 +73,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """An answer, best first. `mode` is what ran; `approximate` tells that a budget cut the keyword arm;
-    `trace` is there on request."""
+    """An answer, best first. `mode` is what ran; `approximate` tells that a budget or the deadline cut
+    something; `trace` is there on request."""
 
     hits: tuple[Hit, ...]
     mode: Ran

@@ -1,8 +1,8 @@
 """The vector arm: the facts nearest to a vector, of those that may be found. Exact.
 
 Scope, filters and phrases come first, the nearest are chosen among what they leave. With a view in memory
-every such fact is measured. Without one the file answers: its own index, or the vectors of the few facts
-that are left.
+every such fact is measured, or, in large spaces, those in the clusters nearest to the vector. Without one the
+file answers: its own index, or the vectors of the few facts that are left.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from appview.search.derived import length
-from appview.search.ranking import best, positions_in
+from appview.search.clusters import dot_products, picked_products
+from appview.search.deadline import NEVER
+from appview.search.ranking import best
 from lexicons.embeddings import decode_unit_vector
 
 if TYPE_CHECKING:
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from appview.memory.scope import Scope
     from appview.memory.search_reads import SearchReads
     from appview.memory.values import Filters
-    from appview.search.derived import View
+    from appview.search.deadline import Deadline
+    from appview.search.view import View
 
+GATHER_SHARE: Final = 0.25  # of all vectors, up to which picking rows out beats measuring all
+REACH_A_HIT: Final = 4  # vectors measured at least for each that is wanted
 MAX_MEASURED_ROWS: Final = 2_000  # vectors read from the file and measured in at most 6 ms; above, its index
 
 
@@ -52,34 +56,65 @@ class Narrowed:
     by_phrases: bool = False
 
 
-def nearest(
-    reads: SearchReads, view: View | None, vector: QueryVector, narrowed: Narrowed, count: int
-) -> NDArray[np.int64]:
-    """Give the ids of the `count` nearest facts, and of those as near as the last; in no order."""
+def nearest(reads: SearchReads, vector: QueryVector, narrowed: Narrowed, count: int) -> NDArray[np.int64]:
+    """Give the ids of the `count` nearest facts of a file, and of those as near as the last; in no order."""
     ids = narrowed.ids
-    if view is not None:
-        if ids is None:
-            return view.ids[best(view.cosines(vector.half, None), count)]
-        positions, there = positions_in(view.ids, ids)
-        positions = positions[there]
-        return view.ids[positions[best(view.cosines(vector.half, positions), count)]]
     if ids is None:
         return _ids(reads.nearest(vector.unit.tobytes(), count))
     if len(ids) <= MAX_MEASURED_ROWS or narrowed.by_phrases:
-        found, cosines = measure(reads, None, vector, ids)
-        return found[best(cosines, count)]
+        found, vectors = reads.embeddings(ids)
+        return found[best(_cosines(vector, vectors), count)]
     return _ids(reads.nearest(vector.unit.tobytes(), count, narrowed.scope, narrowed.filters))
 
 
-def measure(
-    reads: SearchReads, view: View | None, vector: QueryVector, ids: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def nearest_in_memory(
+    view: View, vector: QueryVector, mask: NDArray[np.bool_] | None, count: int, deadline: Deadline = NEVER
+) -> tuple[NDArray[np.intp], bool]:
+    """Give the slots of the `count` nearest facts of those that `mask` marks, and of those as near as the
+    last; in no order. And whether there was time for all that had to be measured.
+
+    With clusters, about as many facts are measured whatever the mask, and all of them where it leaves no more
+    than that.
+    """
+    inverse = np.float32(1.0 / length(vector.half))
+    left = view.count if mask is None else int(np.count_nonzero(mask))
+    clusters = view.clusters
+    if clusters is not None and left > clusters.reach:
+        late = np.arange(clusters.count, view.count)
+        if mask is not None:
+            late = late[mask[late]]
+        slots: NDArray[np.intp] = np.concatenate(
+            (clusters.near(vector.unit, max(clusters.reach, REACH_A_HIT * count), mask), late)
+        )
+    elif left > GATHER_SHARE * view.count:
+        cosines = dot_products(vector.half, view.matrix) * view.inverses * inverse
+        if mask is None:
+            return best(cosines, count), True
+        marked = np.flatnonzero(mask)
+        return marked[best(cosines[marked], count)], True
+    else:
+        slots = np.flatnonzero(mask) if mask is not None else np.arange(view.count)
+    dots = picked_products(vector.half, view.matrix, slots, deadline.passed)
+    complete = len(dots) == len(slots)
+    seen = slots[: len(dots)]
+    return seen[best(dots * view.inverses[seen] * inverse, count)], complete
+
+
+def measure(vector: QueryVector, ids: NDArray[np.int64], vectors: NDArray[np.float16]) -> dict[int, float]:
     """Give the cosine of each fact to double precision: the same number from memory as from the file."""
-    found, vectors = view.vectors(ids) if view is not None else reads.embeddings(ids)
+    return dict(zip(ids.tolist(), _cosines(vector, vectors).tolist(), strict=True))
+
+
+def length(vector: NDArray[np.float16]) -> float:
+    """Measure the length of a vector."""
+    return float(np.linalg.norm(vector.astype(np.float64)))
+
+
+def _cosines(vector: QueryVector, vectors: NDArray[np.float16]) -> NDArray[np.float64]:
     wide = vectors.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     dots = np.einsum("ij,j->i", wide, vector.half.astype(np.float64))
-    return found, dots / (lengths * length(vector.half))
+    return np.asarray(dots / (lengths * length(vector.half)))
 
 
 def _ids(ids: list[int]) -> NDArray[np.int64]:

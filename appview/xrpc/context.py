@@ -10,7 +10,8 @@ from appview.access.callers import Callers, NoAccounts
 from appview.errors import ConfigurationError
 from appview.memory.reinforcer import Reinforcer
 from appview.occasional import Occasional
-from appview.search.derived import VectorCache
+from appview.search.analysis import ANALYSIS
+from appview.search.derived import ViewCache
 from appview.search.engine import Searcher
 from appview.xrpc.cursors import Binding, Cursors
 from appview.xrpc.errors import UnknownSpace
@@ -78,8 +79,9 @@ class Context:
                 raise ConfigurationError(f"embedder: {error}", hint=error.hint) from None
         keys = Keys.load(settings.data)
         cursors = Cursors(keys.cursor_secret)
+        cache = ViewCache(ANALYSIS, max_bytes=settings.index_memory_mb << 20)
+        searcher = Searcher(cache=cache, seconds=settings.query_timeout_ms / 1000, now=clock)
         callers = callers or Callers(settings.service_did, NoAccounts(), control, clock)
-        searcher = Searcher(cache=VectorCache(), now=clock)
         return cls(
             settings=settings,
             control=control,

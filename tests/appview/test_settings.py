@@ -84,6 +84,8 @@ class TestPrecedence:
             "log_format": ("json", "json"),
             "log_level": ("debug", "DEBUG"),
             "max_open_spaces": (1, "1"),
+            "query_timeout_ms": (1, "1"),
+            "index_memory_mb": (0, "0"),
             "rate_address": (0, "0"),
             "rate_subject": (1, "1"),
             "rate_space": (100_000_000, "100000000"),

@@ -23,7 +23,7 @@ from appview.memory.scope import EVERYTHING, Attribute, Scope, Subtree
 from appview.memory.store import SpaceStore
 from appview.memory.values import Put, RepoUpdate
 from appview.search.analysis import ANALYSIS
-from appview.search.derived import VectorCache
+from appview.search.derived import ViewCache
 from appview.search.engine import Searcher, SearchRequest
 from lexicons.configs import Config
 from lexicons.embeddings import Embedding
@@ -118,7 +118,7 @@ async def search() -> Iterable[Figure]:
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(4) as executor:
         store = await filled(Path(folder), executor)
-        searcher = Searcher(cache=VectorCache())
+        searcher = Searcher(cache=ViewCache(ANALYSIS))
         asked = questions()
 
         async def seconds(scope: Scope, request: SearchRequest) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from appview.memory.store import SpaceStore
 from appview.search.analysis import ANALYSIS
-from appview.search.derived import VectorCache
+from appview.search.derived import ViewCache
 from appview.search.engine import Searcher
 from tests.appview.search.support import CONFIG, NOW, SPACE, Filler
 
@@ -37,4 +37,4 @@ def space(store: SpaceStore) -> Filler:
 @pytest.fixture(params=["file", "cache"])
 def searcher(request: pytest.FixtureRequest) -> Searcher:
     """Whoever searches answers alike, from the file alone and from memory."""
-    return Searcher(cache=VectorCache() if request.param == "cache" else None)
+    return Searcher(cache=ViewCache(ANALYSIS) if request.param == "cache" else None)

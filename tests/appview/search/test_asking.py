@@ -11,7 +11,8 @@ from appview.memory.forgetting import DAY_MICROS
 from appview.memory.scope import EVERYTHING, Exact, Scope
 from appview.memory.strength import Recall
 from appview.memory.superseding import Succession
-from appview.search.derived import VectorCache
+from appview.search.analysis import ANALYSIS
+from appview.search.derived import ViewCache
 from appview.search.engine import Searcher, SearchRequest
 from appview.search.errors import NoSuchMemory
 from appview.search.signals import PROFILES, RELEVANCE
@@ -32,7 +33,7 @@ CAROL = "did:plc:carol"
 @pytest.fixture(params=["file", "cache"])
 def searcher(request: pytest.FixtureRequest) -> Searcher:
     """Whoever searches answers alike, from the file alone and from memory; the clock stands."""
-    return Searcher(cache=VectorCache() if request.param == "cache" else None, now=lambda: NOW)
+    return Searcher(cache=ViewCache(ANALYSIS) if request.param == "cache" else None, now=lambda: NOW)
 
 
 def days_ago(number: float) -> str:

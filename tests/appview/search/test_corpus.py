@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from appview.memory.scope import EVERYTHING, Attribute, Exact, Scope, Subtree
 from appview.memory.search_reads import SearchReads
 from appview.search import keyword
+from appview.search.analysis import ANALYSIS
 from appview.search.corpus import Corpus, CorpusCache, read_corpus
-from appview.search.derived import VectorCache
+from appview.search.derived import MAX_CACHE_BYTES, ViewCache
 from appview.search.engine import Searcher, SearchRequest
 from appview.search.ranking import positions_in
 from tests.appview.search.support import BOB, Doc, Filler, halves
@@ -38,7 +39,7 @@ async def corpora(store: SpaceStore, cache: CorpusCache, scope: Scope) -> tuple[
 
     def work(connection: object) -> tuple[Corpus, Corpus]:
         reads = SearchReads(connection)  # type: ignore[arg-type]
-        return cache.corpus(store, reads, None, scope), read_corpus(reads, None, scope)
+        return cache.corpus(store, reads, scope), read_corpus(reads, scope)
 
     return await store.database.read(work)
 
@@ -98,42 +99,44 @@ async def test_whoever_reads_an_older_state_does_not_push_out_the_newer(space: F
     old = await space.store.database.read(read)
     await space.add(Doc("news", tags=("/open",)))
     newer, _ = await corpora(space.store, cache, OPEN)
-    cache.corpus(space.store, old, None, OPEN)
+    cache.corpus(space.store, old, OPEN)
     assert (await corpora(space.store, cache, OPEN))[0] is newer
 
 
+@pytest.mark.parametrize("memory", [0, MAX_CACHE_BYTES])  # without room for a view the file answers
 @pytest.mark.parametrize("budget", [3, 10, 40, 1_000])
 @pytest.mark.parametrize(
     "text",
     ["the tomato", "the", "tomato rain moon the secret", "to* se*", "the -rain", '"the moon" tomato', "5"],
 )
 async def test_who_may_read_all_by_rules_is_answered_as_who_may_read_all(
-    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int
+    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, memory: int
 ) -> None:
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
     monkeypatch.setattr(keyword, "COMMON_FACTS", 4)
     await space.add(*DOCS)
-    searcher = Searcher(cache=VectorCache())
+    searcher = Searcher(cache=ViewCache(ANALYSIS, memory))
     request = SearchRequest(text, halves(1, 0, 0, 0), limit=50)
     whole = await searcher.search(space.store, request, EVERYTHING)
     for _ in range(2):
         assert await searcher.search(space.store, request, ALL_BUT_NOTHING) == whole
 
 
+@pytest.mark.parametrize("memory", [0, MAX_CACHE_BYTES])  # without room for a view the file answers
 @pytest.mark.parametrize("budget", [3, 10, 40, 1_000])
 @pytest.mark.parametrize(
     "text", ["the tomato", "the", "tomato rain moon the secret", "to* se*", "secret", "the rain"]
 )
 @pytest.mark.parametrize("scope", [OPEN, NOT_SECRET, Scope(frozenset({Attribute("owner", BOB)}))])
 async def test_budgets_and_common_words_are_those_of_what_is_shown(
-    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, scope: Scope
+    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, memory: int, scope: Scope
 ) -> None:
     """Facts outside of the scope come, change and go: the answer stays, with statistics that are kept and
     with fresh ones."""
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
     monkeypatch.setattr(keyword, "COMMON_FACTS", 2)
     await space.add(*DOCS)
-    searcher = Searcher(cache=VectorCache())
+    searcher = Searcher(cache=ViewCache(ANALYSIS, memory))
     request = SearchRequest(text, mode="keyword", limit=50)
     before = await searcher.search(space.store, request, scope)
     assert await searcher.search(space.store, request, scope) == before

@@ -14,7 +14,8 @@ from appview.memory.scope import EVERYTHING
 from appview.memory.search_reads import SearchReads
 from appview.memory.store import SpaceStore
 from appview.search.analysis import ANALYSIS
-from appview.search.derived import VectorCache
+from appview.search.clusters import dot_products
+from appview.search.derived import MAX_DEAD_SHARE, ViewCache
 from appview.search.engine import Searcher, SearchRequest, search
 from lexicons.configs import Config
 from lexicons.models import ModelKey
@@ -24,14 +25,20 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from appview.search.derived import View
+    from numpy.typing import NDArray
+
+    from appview.search.view import View
     from appview.sqlite import Connection
 
 EAST = halves(1, 0, 0, 0)
 
 
-async def view_of(cache: VectorCache, store: SpaceStore) -> View | None:
+async def view_of(cache: ViewCache, store: SpaceStore) -> View | None:
     return await store.database.read(lambda connection: cache.view(store, SearchReads(connection)))
+
+
+def cosines(view: View, vector: NDArray[np.float16]) -> list[float]:
+    return (dot_products(vector, view.matrix) * view.inverses).tolist()
 
 
 def doc(chance: random.Random) -> Doc:
@@ -39,7 +46,7 @@ def doc(chance: random.Random) -> Doc:
 
 
 async def test_a_view_follows_a_long_history(space: Filler) -> None:
-    cache, chance = VectorCache(), random.Random(4)
+    cache, chance = ViewCache(ANALYSIS), random.Random(4)
     live: list[str] = []
     for step in range(60):
         live += await space.add(*[doc(chance) for _ in range(chance.randint(0, 12))])
@@ -54,30 +61,30 @@ async def test_a_view_follows_a_long_history(space: Filler) -> None:
         assert cached == await search(space.store, request, EVERYTHING)
         view = await view_of(cache, space.store)
         assert view is not None
-        assert len(view.ids) == len(live)
-        assert view.used <= max(2 * len(live), 16)
+        assert view.live_count == len(live)
+        assert view.dead_count <= MAX_DEAD_SHARE * view.count
 
 
 async def test_an_older_view_is_not_disturbed(space: Filler) -> None:
-    cache, chance = VectorCache(), random.Random(5)
+    cache, chance = ViewCache(ANALYSIS), random.Random(5)
     await space.add(*[doc(chance) for _ in range(20)])
     before = await view_of(cache, space.store)
     assert before is not None
     vector = np.frombuffer(EAST, np.float16)
-    expected = before.cosines(vector, None).tolist()
+    expected = cosines(before, vector)
     await space.delete("k0003", "k0007")
     await space.add(*[doc(chance) for _ in range(200)])
     after = await view_of(cache, space.store)
     assert after is not None
     assert after.version > before.version
-    assert before.cosines(vector, None).tolist() == expected
-    kept = [position for position, id_ in enumerate(before.ids) if id_ in set(after.ids.tolist())]
-    assert len(kept) == 18
-    assert after.cosines(vector, np.arange(18)).tolist() == [expected[position] for position in kept]
+    assert cosines(before, vector) == expected
+    assert before.slots(before.ids).tolist() == list(range(20))
+    assert after.slots(before.ids).tolist() == [slot for slot in range(20) if slot not in (3, 7)]
+    assert cosines(after, vector)[:20] == expected
 
 
 async def test_a_reader_of_an_older_state_gets_no_view(space: Filler) -> None:
-    cache = VectorCache()
+    cache = ViewCache(ANALYSIS)
     await space.add("one")
 
     def overtaken(connection: Connection) -> View | None:
@@ -95,7 +102,7 @@ async def test_a_reader_of_an_older_state_gets_no_view(space: Filler) -> None:
 
 
 async def test_a_damaged_vector_costs_the_view_and_not_the_answer(space: Filler) -> None:
-    cache = VectorCache()
+    cache = ViewCache(ANALYSIS)
     one, two = await space.add("moon", "soil")
 
     def damage(connection: Connection) -> None:
@@ -136,7 +143,7 @@ async def test_a_memory_costs_less_than_1500_bytes_at_384_dims(
     model = ModelKey("m", "sha256:m", 384)
     store = await SpaceStore.open(tmp_path / "a.db", SPACE, executor, lambda: NOW, analyser=ANALYSIS)
     await store.configure(Config(model, CREATED_AT))
-    space, cache = Filler(store), VectorCache()
+    space, cache = Filler(store), ViewCache(ANALYSIS)
     await space.add(*[Doc("x", vector=[1.0] * 384)] * 400, model=model)
     assert await view_of(cache, store) is not None
     await space.add(*[Doc("x", vector=[1.0] * 384)] * 5, model=model)
@@ -152,13 +159,13 @@ async def test_views_are_kept_within_a_budget(tmp_path: Path, executor: ThreadPo
         await store.configure(CONFIG)
         await Filler(store).add(*["moon"] * 50)
         stores.append(store)
-    one = VectorCache()
+    one = ViewCache(ANALYSIS)
     assert await view_of(one, stores[0]) is not None
-    cache = VectorCache(max_bytes=2 * one.size)
+    cache = ViewCache(ANALYSIS, max_bytes=2 * one.size)
     for store in stores:
         assert await view_of(cache, store) is not None
     assert cache.size == 2 * one.size
-    small = VectorCache(max_bytes=100)
+    small = ViewCache(ANALYSIS, max_bytes=100)
     assert await view_of(small, stores[0]) is None
     result = await Searcher(cache=small).search(stores[0], SearchRequest(None, EAST), EVERYTHING)
     assert len(result.hits) == 10
@@ -167,7 +174,7 @@ async def test_views_are_kept_within_a_budget(tmp_path: Path, executor: ThreadPo
 
 
 async def test_a_store_that_is_gone_is_forgotten(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
-    cache = VectorCache()
+    cache = ViewCache(ANALYSIS)
     store = await SpaceStore.open(tmp_path / "a", SPACE, executor, lambda: NOW, analyser=ANALYSIS)
     await store.configure(CONFIG)
     await Filler(store).add("moon")
@@ -179,7 +186,7 @@ async def test_a_store_that_is_gone_is_forgotten(tmp_path: Path, executor: Threa
 
 
 async def test_questions_while_memories_arrive_are_each_of_one_state(space: Filler) -> None:
-    searcher = Searcher(cache=VectorCache())
+    searcher = Searcher(cache=ViewCache(ANALYSIS))
     await space.add(*["moon"] * 10)
 
     async def write() -> None:

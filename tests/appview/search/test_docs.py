@@ -10,7 +10,7 @@ import pytest
 
 from appview.memory import forgetting, links
 from appview.memory.scope import EVERYTHING
-from appview.search import collapse, fusion, keyword, query, signals
+from appview.search import clusters, collapse, derived, fusion, keyword, query, signals, words_in_memory
 from appview.search.engine import SearchRequest
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ def test_there_are_examples() -> None:
         f"{query.MAX_TERMS} distinct words",
         f"{query.MAX_PHRASES} phrases",
         f"{query.MAX_PREFIXES} beginnings",
-        f"{keyword.MAX_OCCURRENCES:,} places",
+        f"{words_in_memory.MAX_POSTINGS:,} in memory, {keyword.MAX_OCCURRENCES:,} in the file",
+        f"Up to {derived.MAX_INLINE:,} memories",
+        f"up to {clusters.MIN_CLUSTERED:,} of them",
+        f"at least {100 * clusters.MIN_RECALL:.0f} % of the ten nearest",
         f"more than {keyword.COMMON_FACTS} memories",
     ],
 )
@@ -71,6 +74,7 @@ def test_the_figures_of_signals_and_links_are_those_of_the_code(figure: str) -> 
 
 
 def test_the_shares_are_those_of_the_code() -> None:
+    assert clusters.PROBED_NEIGHBOURS == 10
     assert fusion.Weights().scaled() == (0.5, 0.5)
     assert keyword.COMMON_SHARE == 0.5
     assert keyword.FIELD_WEIGHTS.tolist()[:3] == [1.0, 1.0, 0.5]

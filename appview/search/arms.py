@@ -1,0 +1,288 @@
+"""The two ways of finding facts, over a space's file and over a view of it in memory.
+
+Both answer alike. Whoever asks one first says what may be found (`narrow`); candidates and scores are inside
+that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from appview.memory.values import Filters
+from appview.search import vector as vectors
+from appview.search.keyword import score_keywords
+from appview.search.masks import are_known, in_scope, with_filters
+from appview.search.ranking import best, positions_in
+from appview.search.vector import Narrowed
+from appview.search.words_in_memory import KeywordsInMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appview.memory.scope import Scope
+    from appview.memory.search_reads import SearchReads
+    from appview.search.corpus import Corpus
+    from appview.search.deadline import Deadline
+    from appview.search.keyword import KeywordScores
+    from appview.search.query import Phrase, Question
+    from appview.search.vector import QueryVector
+    from appview.search.view import View
+
+    Ids = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_NO_FILTERS: Final = Filters()
+
+
+class Arms(Protocol):
+    """What a question is answered from."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether a budget or the deadline has cut something."""
+        ...
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """The words that counted (exact words and beginnings marked)."""
+        ...
+
+    @property
+    def words(self) -> Mapping[str, int]:
+        """The words that the corpus holds, with the number of its facts that do, where that was asked."""
+        ...
+
+    @property
+    def corpus_count(self) -> int:
+        """The number of facts that statistics are of, once narrowed."""
+        ...
+
+    @property
+    def found_count(self) -> int:
+        """The number of facts that may be found, once narrowed."""
+        ...
+
+    def narrow(self) -> bool:
+        """Find out what scope, filters, phrases and left-out words let through; tell whether that is any."""
+        ...
+
+    def with_words(self, count: int) -> Ids:
+        """List the `count` facts whose words match best, and those that match as well as the last."""
+        ...
+
+    def near(self, vector: QueryVector, count: int) -> Ids:
+        """List the `count` nearest facts, and those as near as the last."""
+        ...
+
+    def keyword_scores(self, ids: Ids) -> dict[int, float]:
+        """Score facts by words; `with_words` came first."""
+        ...
+
+    def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
+        """Measure facts, ascending, against a vector."""
+        ...
+
+
+def choose(
+    reads: SearchReads,
+    view: View | None,
+    scope: Scope,
+    filters: Filters,
+    question: Question | None,
+    deadline: Deadline,
+    corpus: Callable[[], Corpus],
+    *,
+    explain: bool = False,
+) -> Arms:
+    """Take the view where there is one that knows these filters. `corpus` reads what the scope shows of the
+    file; to `explain`, every word is counted."""
+    if view is not None and are_known(filters):
+        return ArmsInMemory(reads, view, scope, filters, question, deadline)
+    return ArmsOfFile(reads, scope, filters, question, deadline, corpus, explain=explain)
+
+
+class ArmsOfFile:
+    """Answers from the file alone."""
+
+    def __init__(
+        self,
+        reads: SearchReads,
+        scope: Scope,
+        filters: Filters,
+        question: Question | None,
+        deadline: Deadline,
+        corpus: Callable[[], Corpus],
+        *,
+        explain: bool = False,
+    ) -> None:
+        self._reads = reads
+        self._scope = scope
+        self._filters = filters
+        self._question = question
+        self._deadline = deadline
+        self._read_corpus = corpus
+        self._explain = explain
+        self._corpus: Corpus | None = None
+        self._narrowed = Narrowed(scope, filters, None)
+        self._keyword: KeywordScores | None = None
+
+    @property
+    def approximate(self) -> bool:
+        return self._keyword is not None and self._keyword.approximate
+
+    @property
+    def terms(self) -> frozenset[str]:
+        return self._keyword.terms if self._keyword is not None else frozenset()
+
+    @property
+    def words(self) -> Mapping[str, int]:
+        return self._keyword.found if self._keyword is not None else {}
+
+    @property
+    def corpus_count(self) -> int:
+        return len(self._corpus.ids) if self._corpus is not None else 0
+
+    @property
+    def found_count(self) -> int:
+        ids = self._narrowed.ids
+        return self.corpus_count if ids is None else len(ids)
+
+    def narrow(self) -> bool:
+        reads, scope, filters = self._reads, self._scope, self._filters
+        self._corpus = self._read_corpus()
+        ids: Ids | None = None
+        if replace(filters, without=frozenset()) != _NO_FILTERS:
+            ids = reads.ids(scope, filters)
+        elif filters.without:
+            left_out = np.array(sorted(filters.without), np.int64)
+            ids = self._corpus.ids[~np.isin(self._corpus.ids, left_out, assume_unique=True)]
+        elif not scope.is_everything:
+            ids = self._corpus.ids
+        phrases = self._question is not None and (self._question.required or self._question.excluded)
+        if self._question is not None and phrases:
+            ids = within_phrases(reads, self._question, ids if ids is not None else self._corpus.ids)
+        self._narrowed = Narrowed(scope, filters, ids, by_phrases=bool(phrases))
+        return self.found_count > 0
+
+    def with_words(self, count: int) -> Ids:
+        corpus, question = self._corpus, self._question
+        if corpus is None or question is None:
+            return np.empty(0, np.int64)
+        self._keyword = score_keywords(self._reads, question, corpus, self._deadline, explain=self._explain)
+        scores, found = self._keyword.scores, self._narrowed.ids
+        if found is None or found is corpus.ids:
+            positions = np.flatnonzero(scores > 0.0)
+        else:
+            positions, _ = corpus.positions(found)
+            positions = positions[scores[positions] > 0.0]
+        return corpus.ids[positions[best(scores[positions], count)]]
+
+    def near(self, vector: QueryVector, count: int) -> Ids:
+        return vectors.nearest(self._reads, vector, self._narrowed, count)
+
+    def keyword_scores(self, ids: Ids) -> dict[int, float]:
+        if self._keyword is None or self._corpus is None:
+            return dict.fromkeys(ids.tolist(), 0.0)
+        positions, _ = positions_in(self._corpus.ids, ids)
+        return dict(zip(ids.tolist(), self._keyword.scores[positions].tolist(), strict=True))
+
+    def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
+        return vectors.measure(vector, *self._reads.embeddings(ids))
+
+
+class ArmsInMemory:
+    """Answers from a view; phrases, beginnings, paths and attributes are looked up in the file."""
+
+    def __init__(
+        self,
+        reads: SearchReads,
+        view: View,
+        scope: Scope,
+        filters: Filters,
+        question: Question | None,
+        deadline: Deadline,
+    ) -> None:
+        self._reads = reads
+        self._view = view
+        self._scope = scope
+        self._filters = filters
+        self._question = question
+        self._deadline = deadline
+        self._corpus: Mask | None = None
+        self._found: Mask | None = None
+        self._keyword: KeywordsInMemory | None = None
+        self._cut = False
+
+    @property
+    def approximate(self) -> bool:
+        return self._cut or (self._keyword is not None and self._keyword.approximate)
+
+    @property
+    def terms(self) -> frozenset[str]:
+        return self._keyword.terms if self._keyword is not None else frozenset()
+
+    @property
+    def words(self) -> Mapping[str, int]:
+        return self._keyword.found if self._keyword is not None else {}
+
+    @property
+    def corpus_count(self) -> int:
+        return self._view.count if self._corpus is None else int(np.count_nonzero(self._corpus))
+
+    @property
+    def found_count(self) -> int:
+        return self._view.count if self._found is None else int(np.count_nonzero(self._found))
+
+    def narrow(self) -> bool:
+        view, question, bulk = self._view, self._question, self._reads.bulk
+        self._corpus = in_scope(view, bulk, self._scope)
+        self._found = with_filters(view, bulk, self._corpus, self._filters)
+        if question is not None and (question.required or question.excluded):
+            ids = view.ids if self._found is None else view.ids[self._found]
+            left = within_phrases(self._reads, question, ids)
+            self._found = np.zeros(view.count, np.bool_)
+            self._found[view.slots(left)] = True
+        return bool(view.count if self._found is None else self._found.any())
+
+    def with_words(self, count: int) -> Ids:
+        if self._question is None:
+            return np.empty(0, np.int64)
+        self._keyword = KeywordsInMemory(
+            self._view, self._reads, self._question, self._corpus, self._deadline
+        )
+        found = self._found if self._found is not self._corpus else None  # the corpus is cut out already
+        return self._view.ids[self._keyword.best(count, found)]
+
+    def near(self, vector: QueryVector, count: int) -> Ids:
+        slots, complete = vectors.nearest_in_memory(self._view, vector, self._found, count, self._deadline)
+        self._cut |= not complete
+        return self._view.ids[slots]
+
+    def keyword_scores(self, ids: Ids) -> dict[int, float]:
+        if self._keyword is None:
+            return dict.fromkeys(ids.tolist(), 0.0)
+        scores = self._keyword.scores(self._view.slots(ids))
+        return dict(zip(ids.tolist(), scores.tolist(), strict=True))
+
+    def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
+        return vectors.measure(vector, ids, self._view.matrix[self._view.slots(ids)])
+
+
+def within_phrases(reads: SearchReads, question: Question, ids: Ids) -> Ids:
+    """Leave what phrases and left-out words let through of ascending ids."""
+    if question.excluded:
+        ids = np.setdiff1d(ids, _any_phrase(reads, question.excluded), assume_unique=True)
+    with_phrases = ids
+    for phrase in question.required:
+        with_phrases = np.intersect1d(with_phrases, reads.phrase(phrase.words), assume_unique=True)
+    # A phrase that nothing holds is most often a title or a stray pair of quotes: its words still count.
+    return with_phrases if len(with_phrases) else ids
+
+
+def _any_phrase(reads: SearchReads, phrases: Sequence[Phrase]) -> Ids:
+    return np.unique(np.concatenate([reads.phrase(phrase.words) for phrase in phrases]))

@@ -1,0 +1,117 @@
+"""Deadlines: what is over takes what it has, says so, and stops reading."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from appview.memory.scope import EVERYTHING, Scope, Subtree
+from appview.memory.search_reads import SearchReads
+from appview.memory.stopping import Stopped, stopping
+from appview.search.analysis import ANALYSIS
+from appview.search.deadline import NEVER, Deadline
+from appview.search.derived import ViewCache
+from appview.search.engine import Searcher, SearchRequest
+from tests.appview.search.support import Filler, halves
+
+if TYPE_CHECKING:
+    from appview.sqlite import Connection
+
+EAST = halves(1, 0, 0, 0)
+ENDLESS = "WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+
+
+class Clock:
+    """A clock that is over after so many looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    def __call__(self) -> float:
+        self.left -= 1
+        return 0.0 if self.left >= 0 else 100.0
+
+
+def test_a_deadline_passes_at_its_instant() -> None:
+    now = 5.0
+    deadline = Deadline.after(2.0, lambda: now)
+    now = 6.999
+    assert not deadline.passed()
+    now = 7.0
+    assert deadline.passed()
+    assert not NEVER.passed()
+
+
+async def test_an_endless_statement_is_stopped(space: Filler) -> None:
+    deadline = Deadline.after(0.05)
+
+    def work(connection: Connection) -> int:
+        with pytest.raises(Stopped), stopping(connection, deadline.passed):
+            connection.execute(ENDLESS).fetchone()
+        # The connection is as good as new.
+        return int(connection.execute("SELECT count(*) FROM facts").fetchone()[0])
+
+    before = monotonic()
+    assert await space.store.database.read(work) == 0
+    assert monotonic() - before < 5.0
+
+
+async def test_without_time_there_is_an_answer_that_says_so(space: Filler, searcher: Searcher) -> None:
+    await space.add("moon")
+    late = Searcher(cache=searcher._cache, seconds=0.0)
+    result = await late.search(space.store, SearchRequest("moon", EAST), EVERYTHING)
+    assert result.hits == ()
+    assert result.approximate
+    assert not (await searcher.search(space.store, SearchRequest("moon", EAST), EVERYTHING)).approximate
+
+
+@pytest.mark.parametrize("cached", [False, True])
+async def test_each_arm_gives_what_it_has_when_time_is_over(space: Filler, cached: bool) -> None:
+    await space.add("moon soil", "moon", "soil", "water")
+    cache = ViewCache(ANALYSIS) if cached else None
+    request = SearchRequest("moon soil", EAST)
+    sizes = []
+    scope = Scope(frozenset({Subtree("/")}))
+    for looks in range(1, 14):
+        late = Searcher(cache=cache, seconds=1.0, clock=Clock(looks))
+        result = await late.search(space.store, request, scope)
+        sizes.append(len(result.hits) if result.approximate else -1)
+    assert sizes[0] == 0
+    assert sizes[-1] == -1  # all of it was in time
+    assert any(size > 0 for size in sizes)  # and in between a part
+    # What was given up is never taken for what does not match.
+    assert sizes.index(-1) == len([size for size in sizes if size >= 0])
+
+
+async def test_a_slow_reader_ends_at_the_deadline(
+    space: Filler, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await space.add("moon", "soil")
+
+    def slow(self: SearchReads, *_: object) -> object:
+        return self.connection.execute(ENDLESS).fetchone()
+
+    request = SearchRequest('moon "soil"', EAST)
+    monkeypatch.setattr(SearchReads, "phrase", slow)
+    late = Searcher(cache=searcher._cache, seconds=0.1)
+    before = monotonic()
+    result = await late.search(space.store, request, EVERYTHING)
+    assert monotonic() - before < 5.0
+    assert result.approximate
+    assert result.hits == ()
+
+
+async def test_words_that_are_slow_to_read_leave_the_vectors(
+    space: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await space.add("moon", "soil")
+
+    def slow(self: SearchReads, *_: object) -> object:
+        return self.connection.execute(ENDLESS).fetchone()
+
+    monkeypatch.setattr(SearchReads, "postings", slow)
+    late = Searcher(seconds=0.2)
+    result = await late.search(space.store, SearchRequest("moon", EAST), EVERYTHING)
+    assert result.approximate

@@ -63,16 +63,18 @@ class Figure:
 Benchmark = Callable[[], Awaitable[Iterable[Figure]]]
 _REGISTRY: dict[str, Benchmark] = {}
 _EXPLICIT: set[str] = set()
+_ONLY_WITH: dict[str, str] = {}
 
 
-def benchmark(name: str, *, explicit: bool = False) -> Callable[[Benchmark], Benchmark]:
+def benchmark(name: str, *, explicit: bool = False, only_with: str = "") -> Callable[[Benchmark], Benchmark]:
     """Register a benchmark under the prefix of the names of its figures.
 
-    One that is `explicit` takes long and runs only where it is named.
+    One that takes long runs only where it is named (`explicit`), or `only_with` a prefix that begins so.
     """
 
     def register(function: Benchmark) -> Benchmark:
         _REGISTRY[name] = function
+        _ONLY_WITH[name] = only_with
         if explicit:
             _EXPLICIT.add(name)
         return function
@@ -85,7 +87,8 @@ def selected(prefix: str) -> dict[str, Benchmark]:
     return {
         name: function
         for name, function in _REGISTRY.items()
-        if prefix.startswith(name) or (name.startswith(prefix) and (prefix or name not in _EXPLICIT))
+        if (prefix.startswith(name) or (name.startswith(prefix) and (prefix or name not in _EXPLICIT)))
+        and prefix.startswith(_ONLY_WITH[name])
     }
 
 

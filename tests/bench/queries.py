@@ -28,7 +28,7 @@ from appview.memory.pool import SpacePool
 from appview.memory.scope import EVERYTHING
 from appview.memory.values import Put, RepoUpdate
 from appview.search.analysis import ANALYSIS
-from appview.search.derived import VectorCache
+from appview.search.derived import ViewCache
 from appview.search.engine import Mode, Searcher, SearchRequest
 from appview.settings import MAX_RATE, Settings
 from appview.xrpc.app import make_app
@@ -45,7 +45,7 @@ from lexicons.syntax import Did, Tid
 from tests.bench.harness import Figure, benchmark, percentile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 AUTHOR = Did("did:plc:z72i7hdynmk6r22z27h6tvur")
 SPACE = SpaceUri.public(AUTHOR)
@@ -120,8 +120,10 @@ async def fill(context: Context, world: World, count: int) -> None:
 
 async def ask_directly(context: Context, world: World, questions: list[Question], mode: Mode) -> list[float]:
     """Ask without HTTP; milliseconds each."""
-    searcher, times = Searcher(cache=VectorCache()), []
+    searcher, times = Searcher(cache=ViewCache(ANALYSIS)), []
     async with context.pool.use(SPACE) as store:
+        await searcher.search(store, SearchRequest(questions[0].text), EVERYTHING)
+        await searcher.settled()
         for question in [*questions[:WARM_UP], *questions]:
             text = None if mode == "vector" else question.text
             vector = None if mode == "keyword" else question.vector
@@ -136,8 +138,8 @@ async def ask_directly(context: Context, world: World, questions: list[Question]
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[str]:
-    """Serve a folder from a process of its own; give its base URL."""
+async def served(folder: Path) -> AsyncIterator[tuple[str, Callable[[], Awaitable[None]]]]:
+    """Serve a folder from a process of its own; give its base URL, and what waits until nothing is built."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.bench.queries", str(folder),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -145,8 +147,15 @@ async def served(folder: Path) -> AsyncIterator[str]:
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
+    told, heard = process.stdin, process.stdout
+
+    async def settle() -> None:
+        told.write(b"settle\n")
+        await told.drain()
+        await heard.readline()
+
     try:
-        yield f"http://127.0.0.1:{int(await process.stdout.readline())}"
+        yield f"http://127.0.0.1:{int(await heard.readline())}", settle
     finally:
         process.stdin.close()  # which ends it
         await process.wait()
@@ -184,12 +193,13 @@ async def queries() -> list[Figure]:
                 async with opened(folder) as context:
                     await fill(context, world, count)
                     direct = {mode: await ask_directly(context, world, questions, mode) for mode in MODES}
-                async with served(folder) as base, ClientSession() as session:
+                async with served(folder) as (base, settle), ClientSession() as session:
                     for mode in MODES:
                         asked = [parameters(world, question, mode) for question in questions]
                         url = f"{base}/xrpc/{SEARCH_MEMORIES}"
                         for params in asked[:WARM_UP]:
                             await get(session, url, params)
+                        await settle()
                         times = [await get(session, url, params) for params in asked]
                         figures += _figures(f"queries.search.{count}.{dims}.{mode}", times, direct[mode])
                     if (count, dims) == (SIZES[0], WIDTHS[0]):
@@ -218,7 +228,9 @@ async def serve(folder: Path) -> None:
     """Serve until standard input ends; the port goes to standard output."""
     async with opened(folder) as context, listening(make_app(context), "127.0.0.1", 0) as port:
         print(port, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        while await asyncio.to_thread(sys.stdin.readline):
+            await context.searcher.settled()
+            print("settled", flush=True)
 
 
 if __name__ == "__main__":

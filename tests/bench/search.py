@@ -21,7 +21,7 @@ from appview.memory.scope import EVERYTHING
 from appview.memory.store import SpaceStore
 from appview.memory.values import Filters, Put, RepoUpdate
 from appview.search.analysis import ANALYSIS, TextAnalysis
-from appview.search.derived import VectorCache
+from appview.search.derived import ViewCache
 from appview.search.engine import Searcher, SearchRequest
 from lexicons.configs import Config
 from lexicons.embeddings import Embedding
@@ -184,10 +184,11 @@ async def engine() -> Iterable[Figure]:
         async for space in spaces(executor):
             store = await space.store()
             plain = space.baseline()
-            cache = VectorCache()
+            cache = ViewCache(ANALYSIS)
             size = f"{space.count // 1_000}k.{space.dims}"
             cached, bare = Searcher(cache=cache), Searcher()
             await cached.search(store, SearchRequest(*space.questions[0]), EVERYTHING)
+            await cached.settled()
             tenth = Filters(tags=("tenth3",))
             for mode in ("keyword", "vector", "hybrid"):
                 baseline = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from appview.settings import Settings
     from lexicons.spaces import SpaceUri
 
-COMPONENTS: Final = ("keyword", "vector", "recency", "strength", "importance", "links")
+COMPONENTS: Final = ("keyword", "vector", "context", "recency", "strength", "importance", "links")
 SHOWN_CHARACTERS: Final = 160  # of a memory's text
 
 

@@ -121,6 +121,31 @@ class SearchReads:
             "SELECT rowid AS number FROM facts_fts WHERE facts_fts MATCH ?", (f'exact : "{quoted}"',)
         )
 
+    def neighbours(
+        self, ids: Iterable[int], scope: Scope, reach: int, gap: int, filters: Filters = NO_FILTERS
+    ) -> dict[int, tuple[int, ...]]:
+        """List what stands around facts: inside a scope and filters, at the same path, the `reach` before
+        and as many after in time order, no further away than `gap` microseconds."""
+        condition = render(scope, filters)
+        near = f"f.path_id = a.path_id AND {LIVE} AND f.ordered_at"
+        place = "(f.ordered_at, f.author, f.rkey)"
+        here = "(a.ordered_at, a.author, a.rkey)"
+        rows = self.connection.execute(
+            "SELECT a.id,"  # noqa: S608
+            f" (SELECT group_concat(id) FROM (SELECT f.id FROM facts AS f WHERE {near} >= a.ordered_at - ?"
+            f" AND {place} < {here}{condition.clause}"
+            " ORDER BY f.ordered_at DESC, f.author DESC, f.rkey DESC LIMIT ?)),"
+            f" (SELECT group_concat(id) FROM (SELECT f.id FROM facts AS f WHERE {near} <= a.ordered_at + ?"
+            f" AND {place} > {here}{condition.clause}"
+            " ORDER BY f.ordered_at, f.author, f.rkey LIMIT ?))"
+            " FROM json_each(?) AS asked CROSS JOIN facts AS a ON a.id = asked.value",
+            (gap, *condition.params, reach, gap, *condition.params, reach, json.dumps(list(ids))),
+        )
+        return {
+            id_: tuple([int(number) for part in (before, after) if part for number in part.split(",")])
+            for id_, before, after in rows
+        }
+
     # Words.
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, Frequency]:

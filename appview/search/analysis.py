@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from appview.memory.analyser import AnalysedDocument
 from appview.search.chunks import EXACT_MARK, PREFIX_MARK, ChunkReader, Words
+from appview.search.function_words import FUNCTION_WORDS
 from appview.search.words import Stems
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class TextAnalysis:
     def __init__(self, language: str = "english") -> None:
         self._reader = ChunkReader(Stems(language))
         self._version = f"{ANALYSIS_VERSION}-{language}"
+        self._function_words = FUNCTION_WORDS.get(language, frozenset())
 
     @property
     def version(self) -> str:
@@ -52,6 +54,25 @@ class TextAnalysis:
         """Read the chunks of a text in order."""
         read = self._reader.read
         return [read(chunk) for chunk in self._reader.chunks(text)]
+
+    def telling(self, text: str) -> list[Words]:
+        """Read the chunks of a question without its function words, unless it has no others.
+
+        A word in capitals, or with one inside a sentence, is a name: `WHO`, `when did Will call`.
+        """
+        chunks = self._reader.chunks(text)
+        plain = text.isupper()
+        words = [self._reader.read(chunk) for chunk in chunks]
+        told = [
+            each
+            for place, (chunk, each) in enumerate(zip(chunks, words, strict=True))
+            if not (
+                len(each.words) == 1
+                and each.words[0] in self._function_words
+                and (plain or chunk.islower() or (place == 0 and chunk[1:].islower()) or chunk == "I")
+            )
+        ]
+        return told or words
 
     def spans(self, text: str, terms: Collection[str]) -> list[tuple[int, int]]:
         """Find where a text holds any of `terms` (exact words and beginnings carry their mark): character

@@ -13,7 +13,7 @@ import numpy as np
 
 from appview.memory.values import Filters
 from appview.search import vector as vectors
-from appview.search.keyword import score_keywords
+from appview.search.keyword import DEFAULT, score_keywords
 from appview.search.masks import are_known, in_scope, with_filters
 from appview.search.ranking import best, positions_in
 from appview.search.vector import Narrowed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from appview.memory.search_reads import SearchReads
     from appview.search.corpus import Corpus
     from appview.search.deadline import Deadline
-    from appview.search.keyword import KeywordScores
+    from appview.search.keyword import KeywordScores, KeywordSettings
     from appview.search.query import Phrase, Question
     from appview.search.vector import QueryVector
     from appview.search.view import View
@@ -71,6 +71,10 @@ class Arms(Protocol):
         """Find out what scope, filters, phrases and left-out words let through; tell whether that is any."""
         ...
 
+    def found_among(self, ids: Ids) -> Ids:
+        """Leave those of ascending facts inside the scope that may be found; `narrow` came first."""
+        ...
+
     def with_words(self, count: int) -> Ids:
         """List the `count` facts whose words match best, and those that match as well as the last."""
         ...
@@ -97,13 +101,14 @@ def choose(
     deadline: Deadline,
     corpus: Callable[[], Corpus],
     *,
+    settings: KeywordSettings = DEFAULT,
     explain: bool = False,
 ) -> Arms:
     """Take the view where there is one that knows these filters. `corpus` reads what the scope shows of the
     file; to `explain`, every word is counted."""
     if view is not None and are_known(filters):
-        return ArmsInMemory(reads, view, scope, filters, question, deadline)
-    return ArmsOfFile(reads, scope, filters, question, deadline, corpus, explain=explain)
+        return ArmsInMemory(reads, view, scope, filters, question, deadline, settings)
+    return ArmsOfFile(reads, scope, filters, question, deadline, corpus, settings, explain=explain)
 
 
 class ArmsOfFile:
@@ -117,6 +122,7 @@ class ArmsOfFile:
         question: Question | None,
         deadline: Deadline,
         corpus: Callable[[], Corpus],
+        settings: KeywordSettings = DEFAULT,
         *,
         explain: bool = False,
     ) -> None:
@@ -126,6 +132,7 @@ class ArmsOfFile:
         self._question = question
         self._deadline = deadline
         self._read_corpus = corpus
+        self._settings = settings
         self._explain = explain
         self._corpus: Corpus | None = None
         self._narrowed = Narrowed(scope, filters, None)
@@ -169,11 +176,17 @@ class ArmsOfFile:
         self._narrowed = Narrowed(scope, filters, ids, by_phrases=bool(phrases))
         return self.found_count > 0
 
+    def found_among(self, ids: Ids) -> Ids:
+        found = self._narrowed.ids
+        return ids if found is None else np.intersect1d(ids, found, assume_unique=True)
+
     def with_words(self, count: int) -> Ids:
         corpus, question = self._corpus, self._question
         if corpus is None or question is None:
             return np.empty(0, np.int64)
-        self._keyword = score_keywords(self._reads, question, corpus, self._deadline, explain=self._explain)
+        self._keyword = score_keywords(
+            self._reads, question, corpus, self._settings, self._deadline, explain=self._explain
+        )
         scores, found = self._keyword.scores, self._narrowed.ids
         if found is None or found is corpus.ids:
             positions = np.flatnonzero(scores > 0.0)
@@ -206,9 +219,11 @@ class ArmsInMemory:
         filters: Filters,
         question: Question | None,
         deadline: Deadline,
+        settings: KeywordSettings = DEFAULT,
     ) -> None:
         self._reads = reads
         self._view = view
+        self._settings = settings
         self._scope = scope
         self._filters = filters
         self._question = question
@@ -249,11 +264,15 @@ class ArmsInMemory:
             self._found[view.slots(left)] = True
         return bool(view.count if self._found is None else self._found.any())
 
+    def found_among(self, ids: Ids) -> Ids:
+        slots = self._view.slots(ids)
+        return self._view.ids[slots if self._found is None else slots[self._found[slots]]]
+
     def with_words(self, count: int) -> Ids:
         if self._question is None:
             return np.empty(0, np.int64)
         self._keyword = KeywordsInMemory(
-            self._view, self._reads, self._question, self._corpus, self._deadline
+            self._view, self._reads, self._question, self._corpus, self._deadline, self._settings
         )
         found = self._found if self._found is not self._corpus else None  # the corpus is cut out already
         return self._view.ids[self._keyword.best(count, found)]

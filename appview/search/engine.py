@@ -29,12 +29,14 @@ from appview.search.corpus import CorpusCache
 from appview.search.deadline import DEFAULT_SECONDS, Deadline
 from appview.search.derived import Abandoned
 from appview.search.errors import ModelChanged, NoSuchMemory, NothingAsked
-from appview.search.fusion import Component, Ranked, Weights, fuse
+from appview.search.fusion import Component, Ranked
 from appview.search.hits import Showing
+from appview.search.judging import Judge
 from appview.search.measuring import measure_signals
 from appview.search.query import read_question
 from appview.search.signals import blend
 from appview.search.trace import TermTrace, Trace
+from appview.search.tuning import DEFAULT, Tuning
 from appview.search.values import Hit, Mode, SearchRequest, SearchResult
 from appview.search.vector import QueryVector
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from appview.search.analysis import TextAnalysis
     from appview.search.arms import Arms
     from appview.search.derived import ViewCache
+    from appview.search.fusion import Weights
     from appview.search.query import Phrase, Question
     from appview.search.signals import Measure, Signal
     from appview.search.values import Ran
@@ -73,7 +76,7 @@ class Searcher:
         self,
         *,
         cache: ViewCache | None = None,
-        weights: Weights | None = None,
+        tuning: Tuning = DEFAULT,
         analysis: TextAnalysis = ANALYSIS,
         now: Clock = system_clock,
         seconds: float = DEFAULT_SECONDS,
@@ -82,7 +85,7 @@ class Searcher:
         self._cache = cache
         self._corpora = CorpusCache(MAX_CORPORA_BYTES if cache is not None else 0)
         self._now = now
-        self._weights = weights or Weights()
+        self._tuning = tuning
         self._analysis = analysis
         self._seconds = seconds
         self._clock = clock
@@ -106,10 +109,19 @@ class Searcher:
             asked, gone = self._prepare(store, connection, reads, request, scope)
             corpus = partial(self._corpora.corpus, store, reads, scope)
             arms = choose(
-                reads, view, scope, asked.filters, question, deadline, corpus, explain=request.explain
+                reads,
+                view,
+                scope,
+                asked.filters,
+                question,
+                deadline,
+                corpus,
+                settings=self._tuning.keyword,
+                explain=request.explain,
             )
+            own = self._tuning.weights_for(reads.index.key)
             search = _Search(
-                reads, arms, asked, scope, question, self._weights, self._analysis, deadline, gone
+                reads, arms, asked, scope, question, self._tuning, own, self._analysis, deadline, gone
             )
             return search.run(self._now())
 
@@ -243,6 +255,7 @@ class _Search:
         request: SearchRequest,
         scope: Scope,
         question: Question | None,
+        tuning: Tuning,
         weights: Weights,
         analysis: TextAnalysis,
         deadline: Deadline,
@@ -254,6 +267,7 @@ class _Search:
         self._scope = scope
         self._question = question
         self._mode = mode_that_runs(request)
+        self._tuning = tuning
         self._weights = request.mix.arms(weights)
         self._own_weights = weights
         self._analysis = analysis
@@ -277,27 +291,45 @@ class _Search:
             candidates["vector"] = self._in_time(lambda: self._arms.near(near, count), nobody)
         ids = np.unique(np.concatenate(list(candidates.values())))
         # What is left takes as long as the answer is long, so the deadline lets it be.
-        ranked = fuse(
-            self._arms.keyword_scores(ids) if by_words else None,
-            self._arms.cosines(near, ids) if near is not None else None,
+        judge = Judge(
+            self._reads,
+            self._arms,
+            self._request,
+            self._scope,
+            self._tuning,
             self._weights,
+            by_words,
+            near,
         )
-        ranked = blend(ranked, self._measures(ids, now), self._request.mix, self._own_weights)
-        showing = Showing(self._reads, self._analysis, self._request, self._mode, self._superseded)
+        ranked = judge.ranked(ids)
+        ranked = blend(ranked, self._measures(ranked, now), self._request.mix, self._own_weights)
+        showing = Showing(
+            self._reads,
+            self._analysis,
+            self._request,
+            self._mode,
+            self._superseded,
+            has_context=self._tuning.context.weight > 0.0,
+        )
         return SearchResult(
             showing.hits(ranked, self._arms.terms, candidates),
             self._mode,
             approximate=self._late or self._arms.approximate,
-            trace=self._trace(candidates, len(ids)) if self._request.explain else None,
+            trace=self._trace(candidates, len(ranked)) if self._request.explain else None,
         )
 
-    def _measures(self, ids: NDArray[np.int64], now: int) -> Mapping[Signal, Mapping[int, Measure]]:
-        return measure_signals(self._reads, self._request, self._scope, self._superseded, ids.tolist(), now)
+    def _measures(self, ranked: Sequence[Ranked], now: int) -> Mapping[Signal, Mapping[int, Measure]]:
+        ids = [candidate.id for candidate in ranked]
+        return measure_signals(self._reads, self._request, self._scope, self._superseded, ids, now)
 
     def _trace(self, candidates: Mapping[str, NDArray[np.int64]], together: int) -> Trace:
         shares, mix = self._weights.scaled(), self._request.mix
         share = mix.arms_weight(self._own_weights)
+        around = self._tuning.context.weight if self._mode == "hybrid" else 0.0
         weights: dict[str, float] = {"keyword": shares[0] * share, "vector": shares[1] * share}
+        if around > 0.0:
+            weights = {name: weight / (1.0 + around) for name, weight in weights.items()}
+            weights["context"] = share * around / (1.0 + around)
         weights.update({str(signal): weight for signal, weight in mix.signals.items()})
         total = sum(weights.values())
         question, arms = self._question, self._arms

@@ -35,6 +35,7 @@ class Showing:
     request: SearchRequest
     mode: Ran
     superseded: frozenset[int]
+    has_context: bool = True
 
     def hits(
         self,
@@ -98,6 +99,7 @@ class Showing:
             signals=candidate.signals,
             places=marks.places,
             missing=self._missing(candidate),
+            context=candidate.context,
         )
 
     def _missing(self, candidate: Ranked) -> dict[str, Reason]:
@@ -112,6 +114,9 @@ class Showing:
             missing["keyword"] = "no-match"
         if candidate.vector is None:
             missing["vector"] = "not-asked" if wished == "keyword" else "no-vector"
+        if candidate.context is None:
+            known: Reason = "unknown" if self.has_context else "switched-off"
+            missing["context"] = known if self.mode == "hybrid" else "not-asked"
         for signal in SIGNALS:
             if self.request.mix.signals[signal] <= 0.0:
                 missing[signal] = "switched-off"

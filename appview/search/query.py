@@ -2,7 +2,8 @@
 
 People's syntax: `"a phrase"`, `-word` or `-"a phrase"` to leave out, `word*` for a beginning. Everything
 else, unbalanced quotes and stray marks included, is plain text; nothing is an error. The words go through
-the same analysis as documents. A question of nothing but left-out words is read as plain text: there would
+the same analysis as documents, and words that only hold the sentence together are left out where there are
+others. A question of nothing but left-out words is read as plain text: there would
 be nothing to rank by.
 """
 
@@ -90,9 +91,9 @@ def read_question(analysis: TextAnalysis, text: str) -> Question:
         else:
             plain.append(match[0])
     plain.append(text[position:])
-    terms = _terms(analysis.read(" ".join(plain)))
+    terms = _terms(analysis.telling(" ".join(plain)))
     if not terms and not prefixes:
-        return _bounded(_terms(analysis.read(text)), [], [], [])
+        return _bounded(_terms(analysis.telling(text)), [], [], [])
     return _bounded(terms, prefixes, required, excluded)
 
 

@@ -131,10 +131,11 @@ def blend(
         }
         total = arms + sum(signals[signal] for signal in known)
         if total <= 0.0:
-            blended.append(replace(candidate, score=0.0, keyword=None, vector=None))
+            blended.append(replace(candidate, score=0.0, keyword=None, vector=None, context=None))
             continue
         keyword = _scaled(candidate.keyword, arms / total)
         vector = _scaled(candidate.vector, arms / total)
+        context = _scaled(candidate.context, arms / total)
         parts: dict[str, Component] = {
             signal: Component(
                 measure.raw,
@@ -144,8 +145,8 @@ def blend(
             )
             for signal, measure in known.items()
         }
-        score = sum(part.contribution for part in (keyword, vector, *parts.values()) if part is not None)
-        blended.append(Ranked(candidate.id, score, keyword, vector, parts))
+        score = sum(part.contribution for part in (keyword, vector, context, *parts.values()) if part)
+        blended.append(Ranked(candidate.id, score, keyword, vector, parts, context))
     return blended
 
 

@@ -54,8 +54,9 @@ class Hit:
     """A fact with its score and the parts that sum to it. A part is None where that arm did not run;
     `words` are the fact's own that matched, as they stand in it, at `places`; `similarity` is in thousandths.
 
-    `missing` tells of each part without a share why; `found_by` are the arms that brought the fact up, the
-    others have measured it; `alike` are facts that say the same and are no hits of their own.
+    `context` is the part of what stands around the fact. `missing` tells of each part without a share why;
+    `found_by` are the arms that brought the fact up, the others have measured it; `alike` are facts that say
+    the same and are no hits of their own.
     """
 
     fact: Fact
@@ -69,6 +70,7 @@ class Hit:
     missing: Mapping[str, Reason] = field(default_factory=dict)
     found_by: tuple[str, ...] = ()
     alike: tuple[Fact, ...] = ()
+    context: Component | None = None
 
 
 @dataclass(frozen=True, slots=True)

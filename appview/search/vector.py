@@ -18,6 +18,8 @@ from appview.search.ranking import best
 from lexicons.embeddings import decode_unit_vector
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from appview.memory.scope import Scope
@@ -115,6 +117,14 @@ def _cosines(vector: QueryVector, vectors: NDArray[np.float16]) -> NDArray[np.fl
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     dots = np.einsum("ij,j->i", wide, vector.half.astype(np.float64))
     return np.asarray(dots / (lengths * length(vector.half)))
+
+
+def too_far(cosines: Mapping[int, float], words: Mapping[int, float], floor: float, cut: float) -> set[int]:
+    """Find what only its vector speaks for and what is not near: below `floor`, or below `cut` times
+    the nearest. Where nothing is near, meaning finds nothing."""
+    nearest_cosine = max(cosines.values(), default=0.0)
+    least = max(floor, cut * nearest_cosine) if cut * nearest_cosine > 0.0 else floor
+    return {id_ for id_, cosine in cosines.items() if cosine < least and words.get(id_, 0.0) <= 0.0}
 
 
 def _ids(ids: list[int]) -> NDArray[np.int64]:

@@ -52,15 +52,16 @@ class KeywordsInMemory:
         question: Question,
         corpus: Mask | None,
         deadline: Deadline,
+        settings: keyword.KeywordSettings = keyword.DEFAULT,
     ) -> None:
         self._view = view
+        self._settings = settings
         self._reads = reads
         self._corpus = corpus
         self._deadline = deadline
         lengths = view.lengths if corpus is None else view.lengths[corpus]
         self._count = len(lengths)
-        self._average = max(float(lengths.astype(np.float64).mean()) if len(lengths) else 0.0, 1.0)
-        self._shortest = float(lengths.min()) / self._average if len(lengths) else 0.0
+        self._shortest = lengths.min() if len(lengths) else np.float32(0.0)
         self.approximate = question.cut
         self._weights = view.words.kinds.weights(keyword.FIELD_WEIGHTS)
         self.found: dict[str, int] = {}  # all words that the corpus holds, and how many of its facts do
@@ -141,9 +142,8 @@ class KeywordsInMemory:
     def _contributions(
         self, term: Term, slots: NDArray[np.int32], kinds: NDArray[np.uint16] | None
     ) -> NDArray[np.float64]:
-        relative = self._view.lengths[slots].astype(np.float64) / self._average
         weights = np.ones(len(slots)) if kinds is None else self._weights[kinds]
-        return term.rarity * keyword.saturation(weights, relative)
+        return term.rarity * self._settings.saturation(weights, self._view.lengths[slots])
 
     def _read(self, question: Question) -> tuple[Term, ...]:
         terms: list[Term | None] = []
@@ -158,7 +158,7 @@ class KeywordsInMemory:
                 terms.append(self._term(start + PREFIX_MARK, slots, None, 1.0))
         there = [term for term in terms if term is not None]
         self.found = {term.name: len(term.slots) for term in there}
-        common = keyword.common(self._count)
+        common = self._settings.common(self._count)
         rarer = [term for term in there if len(term.slots) <= common]
         return tuple(sorted(rarer or there, key=lambda term: (len(term.slots), term.name)))
 
@@ -184,7 +184,7 @@ class KeywordsInMemory:
         if not len(slots):
             return None
         rarity = keyword.rarity(self._count, len(slots))
-        most = keyword.saturation(np.array([heaviest]), np.array([self._shortest]))[0]
+        most = self._settings.saturation(np.array([heaviest]), np.array([self._shortest]))[0]
         return Term(name, slots, kinds, rarity, rarity * float(most))
 
 

@@ -58,7 +58,12 @@ def match_view(hit: Hit) -> View:
     score = thousandths(hit.score)
     parts = {
         name: part
-        for name, part in (("keyword", hit.keyword), ("vector", hit.vector), *hit.signals.items())
+        for name, part in (
+            ("keyword", hit.keyword),
+            ("vector", hit.vector),
+            ("context", hit.context),
+            *hit.signals.items(),
+        )
         if part is not None and (name != "keyword" or part.raw > 0)
     }
     shares = share_out(score, [part.contribution for part in parts.values()])

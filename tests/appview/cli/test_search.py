@@ -58,7 +58,8 @@ def test_each_answer_says_why_it_is_there(planted: CommandLine) -> None:
     first, text, score, words, uri = answer.out.splitlines()
     assert first == "1 memories, mode hybrid"
     assert text == "1. Slugs eat the lettuce at night"
-    assert score.startswith("   1.000 = keyword 0.500 (")
+    assert score.startswith("   0.667 = keyword 0.567 (")
+    assert score.endswith(" + context 0.000 (0.000, weight 0.333)")  # nothing beside it speaks of slugs
     assert words.startswith("   words: Slugs")
     assert uri.startswith(f"   at://{ALICE}/garden.engram.memory/")
 

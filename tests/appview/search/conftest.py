@@ -10,6 +10,7 @@ from appview.memory.store import SpaceStore
 from appview.search.analysis import ANALYSIS
 from appview.search.derived import ViewCache
 from appview.search.engine import Searcher
+from appview.search.tuning import Tuning
 from tests.appview.search.support import CONFIG, NOW, SPACE, Filler
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ async def store(tmp_path: Path, executor: ThreadPoolExecutor) -> AsyncIterator[S
 @pytest.fixture
 def space(store: SpaceStore) -> Filler:
     return Filler(store)
+
+
+@pytest.fixture(params=["file", "cache"])
+def unbounded(request: pytest.FixtureRequest) -> Searcher:
+    """Like `searcher`, for whom nothing is too far."""
+    tuning = Tuning(floor=-1.0, cut=0.0)
+    return Searcher(cache=ViewCache(ANALYSIS) if request.param == "cache" else None, tuning=tuning)
 
 
 @pytest.fixture(params=["file", "cache"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from appview.memory.values import Delete, Put, RepoUpdate
 from appview.search.analysis import ANALYSIS
-from appview.search.keyword import COMMON_FACTS, COMMON_SHARE, FIELD_WEIGHTS, K1, B
+from appview.search.keyword import COMMON_FACTS, COMMON_SHARE, FIELD_WEIGHTS, K1, PIVOT_WORDS, B
 from lexicons.configs import Config
 from lexicons.embeddings import Embedding
 from lexicons.memories import Memory
@@ -96,7 +96,6 @@ def bm25(docs: Sequence[Doc], terms: Iterable[str]) -> list[float]:
                 count[term] += float(weight)
         counts.append(count)
     lengths = [len(document.exact.split()) for document in columns]
-    average = sum(lengths) / len(lengths)
     frequencies = {term: sum(term in count for count in counts) for term in set(terms)}
     common = max(COMMON_SHARE * len(docs), COMMON_FACTS)
     asked = {term for term, frequency in frequencies.items() if frequency}
@@ -107,7 +106,7 @@ def bm25(docs: Sequence[Doc], terms: Iterable[str]) -> list[float]:
         for term in asked:
             rarity = math.log(1 + (len(docs) - frequencies[term] + 0.5) / (frequencies[term] + 0.5))
             weight = count[term]
-            score += rarity * weight * (K1 + 1) / (weight + K1 * (1 - B + B * length / average))
+            score += rarity * weight * (K1 + 1) / (weight + K1 * (1 - B + B * length / PIVOT_WORDS))
         scores.append(score)
     return scores
 

@@ -17,15 +17,17 @@ from appview.search.engine import Searcher, SearchRequest
 from appview.search.errors import NoSuchMemory
 from appview.search.signals import PROFILES, RELEVANCE
 from appview.search.trace import TermTrace
+from appview.search.tuning import read_tuning
 from lexicons.datetimes import Datetime
 from lexicons.syntax import AtUri
 from tests.appview.search.support import ALICE, NOW, Doc, halves
 
 if TYPE_CHECKING:
-    from appview.search.engine import Hit, SearchResult
+    from appview.search.engine import Hit, Mode, SearchResult
     from tests.appview.search.support import Filler
 
 EAST, NEAR, NORTH = (1.0, 0.0, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)
+FAR = (1.0, 3.0, 0.0, 0.0)
 READER = Scope(frozenset({Exact("/")}))
 CAROL = "did:plc:carol"
 
@@ -49,8 +51,10 @@ def texts(result: SearchResult) -> list[str]:
 
 
 def sums_up(hit: Hit) -> bool:
-    parts = [part for part in (hit.keyword, hit.vector, *hit.signals.values()) if part is not None]
-    return hit.score == pytest.approx(sum(part.contribution for part in parts))
+    parts = [
+        part for part in (hit.keyword, hit.vector, hit.context, *hit.signals.values()) if part is not None
+    ]
+    return hit.score == pytest.approx(sum(part.contribution for part in parts if part is not None))
 
 
 async def test_recent_prefers_the_new_among_what_is_as_relevant(space: Filler, searcher: Searcher) -> None:
@@ -139,11 +143,11 @@ async def test_nothing_asked_gives_the_strongest(space: Filler, searcher: Search
 
 
 async def test_similar_to_searches_by_a_memorys_vector_without_it(space: Filler, searcher: Searcher) -> None:
-    here, *_ = await space.add(Doc("here", vector=EAST), Doc("near", vector=NEAR), Doc("far", vector=NORTH))
+    here, *_ = await space.add(Doc("here", vector=EAST), Doc("near", vector=NEAR), Doc("far", vector=FAR))
     request = SearchRequest(similar_to=uri(here))
     result = await searcher.search(space.store, request, EVERYTHING)
     assert (texts(result), result.mode) == (["near", "far"], "vector")
-    assert [hit.similarity for hit in result.hits] == [894, 0]
+    assert [hit.similarity for hit in result.hits] == [894, 316]
     with_words = await searcher.search(space.store, replace(request, text="far"), EVERYTHING)
     assert (set(texts(with_words)), with_words.mode) == ({"near", "far"}, "hybrid")
 
@@ -214,6 +218,35 @@ async def test_every_hit_says_who_found_it_and_why_a_part_is_missing(
     assert await missing(SearchRequest("?!", halves(*EAST))) == ("no-words", None)
 
 
+async def test_context_that_has_no_part_says_why(space: Filler, searcher: Searcher) -> None:
+    await space.add(Doc("moon", ("/a",), vector=NEAR), Doc("sun", ("/b",), vector=EAST))
+
+    async def reason(searcher: Searcher, mode: Mode = "hybrid") -> str | None:
+        request = SearchRequest("moon", halves(*EAST), mode)
+        return (await searcher.search(space.store, request, EVERYTHING)).hits[0].missing.get("context")
+
+    assert await reason(searcher) == "unknown"  # nothing stands beside either
+    assert await reason(searcher, "keyword") == await reason(searcher, "vector") == "not-asked"
+    assert await reason(Searcher(tuning=read_tuning("context=0"))) == "switched-off"
+    await space.add(Doc("moonlight", ("/a",)))
+    assert await reason(searcher) is None
+
+
+async def test_signals_and_context_together_sum_up(space: Filler, searcher: Searcher) -> None:
+    docs = [Doc(f"moon {number}", ("/a", f"importance={1 + number}"), vector=NEAR) for number in range(4)]
+    await space.add(*docs, Doc("sun", ("/b",), vector=EAST))
+    request = SearchRequest("moon", halves(*EAST), mix=PROFILES["balanced"])
+    hits = (await searcher.search(space.store, request, EVERYTHING)).hits
+    assert len(hits) == 5
+    for hit in hits:
+        assert hit.context is not None
+        assert sums_up(hit)
+        parts = [hit.keyword, hit.vector, hit.context, *hit.signals.values()]
+        assert sum(part.weight for part in parts if part is not None) == pytest.approx(1.0)
+    # What stands beside a hit is a hit with all its signals.
+    assert {"recency", "strength", "links"} <= set.intersection(*[set(hit.signals) for hit in hits])
+
+
 async def test_a_trace_tells_what_happened_to_the_question(space: Filler, searcher: Searcher) -> None:
     (old,) = await space.add("the moon is old")
     await space.add(
@@ -227,8 +260,9 @@ async def test_a_trace_tells_what_happened_to_the_question(space: Filler, search
     assert (trace.corpus, trace.searched, trace.superseded) == (4, 1, 1)
     assert (trace.keyword, trace.vector, trace.candidates) == (1, 1, 1)
     assert trace.weights == {
-        "keyword": 0.3,
-        "vector": 0.3,
+        "keyword": pytest.approx(0.24),
+        "vector": pytest.approx(0.16),
+        "context": pytest.approx(0.2),
         "recency": 0.4,
         "strength": 0,
         "importance": 0,

@@ -17,6 +17,7 @@ from appview.search.corpus import Corpus, CorpusCache, read_corpus
 from appview.search.derived import MAX_CACHE_BYTES, ViewCache
 from appview.search.engine import Searcher, SearchRequest
 from appview.search.ranking import positions_in
+from appview.search.tuning import read_tuning
 from tests.appview.search.support import BOB, Doc, Filler, halves
 
 if TYPE_CHECKING:
@@ -113,9 +114,8 @@ async def test_who_may_read_all_by_rules_is_answered_as_who_may_read_all(
     space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, memory: int
 ) -> None:
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
-    monkeypatch.setattr(keyword, "COMMON_FACTS", 4)
     await space.add(*DOCS)
-    searcher = Searcher(cache=ViewCache(ANALYSIS, memory))
+    searcher = Searcher(cache=ViewCache(ANALYSIS, memory), tuning=read_tuning("common_facts=4"))
     request = SearchRequest(text, halves(1, 0, 0, 0), limit=50)
     whole = await searcher.search(space.store, request, EVERYTHING)
     for _ in range(2):
@@ -134,9 +134,8 @@ async def test_budgets_and_common_words_are_those_of_what_is_shown(
     """Facts outside of the scope come, change and go: the answer stays, with statistics that are kept and
     with fresh ones."""
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
-    monkeypatch.setattr(keyword, "COMMON_FACTS", 2)
     await space.add(*DOCS)
-    searcher = Searcher(cache=ViewCache(ANALYSIS, memory))
+    searcher = Searcher(cache=ViewCache(ANALYSIS, memory), tuning=read_tuning("common_facts=2"))
     request = SearchRequest(text, mode="keyword", limit=50)
     before = await searcher.search(space.store, request, scope)
     assert await searcher.search(space.store, request, scope) == before

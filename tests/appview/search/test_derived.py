@@ -210,7 +210,7 @@ async def test_questions_while_memories_arrive_are_each_of_one_state(space: Fill
 
 @pytest.mark.parametrize("dims", [1, 3, 8_193])
 async def test_models_of_any_width_are_searched(
-    tmp_path: Path, executor: ThreadPoolExecutor, searcher: Searcher, dims: int
+    tmp_path: Path, executor: ThreadPoolExecutor, unbounded: Searcher, dims: int
 ) -> None:
     model = ModelKey("m", "sha256:m", dims)
     store = await SpaceStore.open(tmp_path / "a.db", SPACE, executor, lambda: NOW, analyser=ANALYSIS)
@@ -219,7 +219,7 @@ async def test_models_of_any_width_are_searched(
     near, far = await Filler(store).add(
         Doc("near", vector=[1.0, *rest]), Doc("far", vector=[-1.0, *rest]), model=model
     )
-    result = await searcher.search(store, SearchRequest(None, halves(1.0, *rest)), EVERYTHING)
+    result = await unbounded.search(store, SearchRequest(None, halves(1.0, *rest)), EVERYTHING)
     assert [hit.fact.rkey for hit in result.hits] == [near, far]
     assert result.hits[0].similarity == 1000
     await store.close()

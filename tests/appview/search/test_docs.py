@@ -10,7 +10,18 @@ import pytest
 
 from appview.memory import forgetting, links
 from appview.memory.scope import EVERYTHING
-from appview.search import clusters, collapse, derived, fusion, keyword, query, signals, words_in_memory
+from appview.search import (
+    clusters,
+    collapse,
+    context,
+    derived,
+    fusion,
+    keyword,
+    query,
+    signals,
+    tuning,
+    words_in_memory,
+)
 from appview.search.engine import SearchRequest
 
 if TYPE_CHECKING:
@@ -18,6 +29,7 @@ if TYPE_CHECKING:
     from tests.appview.search.support import Filler
 
 PAGE = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
+FLOWING = " ".join(PAGE.split())
 EXAMPLES = re.findall(r"^\| `(.+?)` \| `(.+?)` \| `(.+?)` \|$", PAGE, re.MULTILINE)
 
 
@@ -37,7 +49,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize(
     "figure",
     [
-        f"k1 = {keyword.K1}, b = {keyword.B}",
+        f"k1 = {keyword.K1}, b = {keyword.B}, {keyword.PIVOT_WORDS:.0f} words",
         f"{query.MAX_TERMS} distinct words",
         f"{query.MAX_PHRASES} phrases",
         f"{query.MAX_PREFIXES} beginnings",
@@ -45,11 +57,11 @@ def test_there_are_examples() -> None:
         f"Up to {derived.MAX_INLINE:,} memories",
         f"up to {clusters.MIN_CLUSTERED:,} of them",
         f"at least {100 * clusters.MIN_RECALL:.0f} % of the ten nearest",
-        f"more than {keyword.COMMON_FACTS} memories",
+        f"more than {keyword.COMMON_FACTS:,} memories",
     ],
 )
 def test_the_figures_are_those_of_the_code(figure: str) -> None:
-    assert figure in " ".join(PAGE.split())
+    assert figure in FLOWING
 
 
 @pytest.mark.parametrize(
@@ -75,6 +87,17 @@ def test_the_figures_of_signals_and_links_are_those_of_the_code(figure: str) -> 
 
 def test_the_shares_are_those_of_the_code() -> None:
     assert clusters.PROBED_NEIGHBOURS == 10
-    assert fusion.Weights().scaled() == (0.5, 0.5)
+    weight = context.CONTEXT_WEIGHT
+    shares = [share / (1 + weight) for share in (*fusion.Weights().scaled(), weight)]
+    assert (
+        "context {} beside the two: {:.2f}, {:.2f} and {:.2f} of the score".format(weight, *shares) in FLOWING
+    )
+    assert f"more than {context.GAP_MICROS // 60_000_000} minutes away" in FLOWING
+    assert context.REACH == 2
+    assert f"cosine is below {tuning.COSINE_FLOOR}" in FLOWING
+    assert tuning.RELATIVE_CUT == 0.25
+    assert tuning.COUNTING.scaled() == pytest.approx((0.85, 0.15))
+    assert "keyword counts 0.85 and vector 0.15" in FLOWING
+    assert "keyword counts {} and vector {}, and".format(*fusion.Weights().scaled()) in FLOWING
     assert keyword.COMMON_SHARE == 0.5
     assert keyword.FIELD_WEIGHTS.tolist()[:3] == [1.0, 1.0, 0.5]

@@ -15,10 +15,11 @@ from appview.memory.store import SpaceStore
 from appview.memory.values import Filters
 from appview.search import keyword
 from appview.search.analysis import ANALYSIS
-from appview.search.engine import SearchRequest, search
+from appview.search.engine import Searcher, SearchRequest, search
 from appview.search.errors import ModelChanged, NothingAsked
 from appview.search.highlights import MAX_WORDS
 from appview.search.hits import similarity
+from appview.search.tuning import read_tuning
 from lexicons.errors import UnusableVector
 from lexicons.models import ModelKey
 from tests.appview.search.support import BOB, CONFIG, MODEL, NOW, SPACE, Doc, Filler, halves
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from appview.search.engine import Searcher, SearchResult
+    from appview.search.engine import SearchResult
 
 EAST = halves(1, 0, 0, 0)
 QUERIES = [
@@ -117,7 +118,6 @@ async def test_a_hit_says_why_it_is_there(space: Filler, searcher: Searcher) -> 
     assert (result.mode, result.approximate) == ("hybrid", False)
     assert rkeys(result) == [one, two, three]
     best, middle, last = result.hits
-    assert best.score == 1.0
     assert best.words == ("Watered", "Tomatoes", "WATER")
     assert best.similarity == 1000
     assert middle.words == ()
@@ -130,11 +130,14 @@ async def test_a_hit_says_why_it_is_there(space: Filler, searcher: Searcher) -> 
     for hit in result.hits:
         assert hit.keyword is not None
         assert hit.vector is not None
-        assert hit.keyword.weight + hit.vector.weight == 1.0
-        assert hit.score == hit.keyword.contribution + hit.vector.contribution
+        assert hit.context is not None
+        parts = (hit.keyword, hit.vector, hit.context)
+        assert sum(part.weight for part in parts) == pytest.approx(1.0)
+        assert sum(part.contribution for part in parts) == pytest.approx(hit.score)
 
 
-async def test_a_candidate_of_one_arm_has_its_score_in_the_other(space: Filler, searcher: Searcher) -> None:
+async def test_a_candidate_of_one_arm_has_its_score_in_the_other(space: Filler) -> None:
+    searcher = Searcher(tuning=read_tuning("context=0"))
     near = [Doc("soil", vector=(1, 0.001 * number, 0, 0)) for number in range(150)]
     await space.add(*near)
     (far,) = await space.add(Doc("a moon", vector=(0.6, 0, 0.8, 0)))
@@ -217,11 +220,11 @@ async def test_equal_scores_are_ordered_by_time_author_and_key(space: Filler, se
         assert rkeys(cut) == [b, e]
 
 
-async def test_what_is_deleted_or_replaced_is_gone_from_both_arms(space: Filler, searcher: Searcher) -> None:
+async def test_what_is_deleted_or_replaced_is_gone_from_both_arms(space: Filler, unbounded: Searcher) -> None:
     one, two, three = await space.add("moon", "moon", Doc("soil", vector=(0, 1, 0, 0)))
 
     async def ask(request: SearchRequest) -> list[str]:
-        return sorted(rkeys(await searcher.search(space.store, request, EVERYTHING)))
+        return sorted(rkeys(await unbounded.search(space.store, request, EVERYTHING)))
 
     everything = [SearchRequest("moon soil"), SearchRequest(None, EAST), SearchRequest("moon soil", EAST)]
     for request in everything:
@@ -234,7 +237,7 @@ async def test_what_is_deleted_or_replaced_is_gone_from_both_arms(space: Filler,
     assert await ask(SearchRequest("tides")) == [two]
     (hit,) = [
         hit
-        for hit in (await searcher.search(space.store, SearchRequest(None, EAST), EVERYTHING)).hits
+        for hit in (await unbounded.search(space.store, SearchRequest(None, EAST), EVERYTHING)).hits
         if hit.fact.rkey == two
     ]
     assert (hit.fact.text, hit.similarity) == ("tides", 0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appview.search.fusion import Weights, fuse, fuse_ranks, normalise_keyword, normalise_vector
+from appview.search.fusion import Weights, fuse, normalise_keyword, normalise_ranks, normalise_vector
 
 RAW = st.dictionaries(
     st.integers(1, 50),
@@ -33,12 +33,8 @@ def test_equal_cosines_and_a_lone_candidate_are_all_best() -> None:
     assert normalise_vector({}) == {}
 
 
-def test_a_floor_holds_where_it_is_given() -> None:
-    assert normalise_vector({1: 0.5, 2: 0.25, 3: -0.5}, floor=0.0) == {1: 1.0, 2: 0.5, 3: 0.0}
-
-
-def test_scores_are_half_and_half() -> None:
-    first, second = fuse({1: 4.0, 2: 0.0}, {1: 0.1, 2: 0.9}, Weights())
+def test_a_score_is_the_weighted_sum_of_what_the_arms_give() -> None:
+    first, second = fuse({1: 4.0, 2: 0.0}, {1: 0.1, 2: 0.9}, Weights(0.5, 0.5))
     assert (first.score, second.score) == (0.5, 0.5)
     assert first.keyword is not None
     assert first.vector is not None
@@ -81,7 +77,36 @@ def test_contributions_sum_to_the_score(
             assert 0.0 <= part.normalised <= 1.0
 
 
-def test_ranks_fuse_by_position() -> None:
-    scores = fuse_ranks([[1, 2], [2, 3]], [1.0, 1.0], constant=10.0)
-    assert scores == {1: 1 / 11, 2: 1 / 12 + 1 / 11, 3: 1 / 12}
-    assert fuse_ranks([[1], [2]], [1.0, 3.0])[2] > fuse_ranks([[1], [2]], [1.0, 3.0])[1]
+def test_a_position_counts_the_less_the_further_down_it_is() -> None:
+    assert normalise_ranks({1: 9.0, 2: 7.0, 3: 1.0}, constant=10.0) == {1: 1.0, 2: 11 / 12, 3: 11 / 13}
+
+
+def test_equal_scores_share_the_best_of_their_positions() -> None:
+    assert normalise_ranks({1: 7.0, 2: 9.0, 3: 7.0, 4: 1.0}, constant=10.0) == {
+        1: 11 / 12,
+        2: 1.0,
+        3: 11 / 12,
+        4: 11 / 14,
+    }
+
+
+def test_what_no_word_matches_has_no_position() -> None:
+    assert normalise_ranks({1: 2.0, 2: 0.0}, zero=True) == {1: 1.0, 2: 0.0}
+    assert normalise_ranks({1: 0.2, 2: 0.0}) == {1: 1.0, 2: 11 / 12}
+
+
+@given(RAW, st.floats(0.01, 10), st.floats(0.01, 10))
+def test_rank_fusion_sees_the_order_alone_and_sums_up_too(
+    raw: dict[int, tuple[float, float]], one: float, other: float
+) -> None:
+    keyword = {id_: pair[0] for id_, pair in raw.items()}
+    vector = {id_: pair[1] for id_, pair in raw.items()}
+    weights = Weights(one, other)
+    found = fuse(keyword, vector, weights, "rank")
+    for hit in found:
+        assert hit.keyword is not None
+        assert hit.vector is not None
+        assert hit.score == hit.keyword.contribution + hit.vector.contribution
+        assert (hit.keyword.normalised == 0.0) == (hit.keyword.raw == 0.0)
+    doubled = fuse({id_: 2 * score for id_, score in keyword.items()}, vector, weights, "rank")
+    assert [hit.score for hit in doubled] == [hit.score for hit in found]

@@ -23,7 +23,7 @@ from appview.search.signals import (
     recency,
 )
 
-OWN = Weights()
+OWN = Weights(0.5, 0.5)
 unit = st.floats(0, 1)
 weights = st.floats(0, 10).map(lambda value: round(value, 3))
 

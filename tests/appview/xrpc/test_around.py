@@ -198,6 +198,7 @@ async def test_every_component_is_in_the_breakdown_and_adds_up(client: Client, d
     names = ("keyword", "vector", "recency", "strength", "importance", "links")
     weights = [f"{name}={number * 100 + 50}" for number, name in enumerate(names)]
     answer = await ask(client, SEARCH_MEMORIES, q="moon", weights=weights)
+    names = (*names, "context")
     for memory in answer.body["memories"]:
         match = memory["match"]
         parts = [match[name] for name in names if name in match]
@@ -255,8 +256,9 @@ async def test_a_trace_comes_on_request(client: Client, declared: Garden) -> Non
         "vector": 1,
         "candidates": 1,
         "weights": [
-            {"component": "keyword", "weight": 500},
-            {"component": "vector", "weight": 500},
+            {"component": "keyword", "weight": 567},
+            {"component": "vector", "weight": 100},
+            {"component": "context", "weight": 333},
             *[{"component": name, "weight": 0} for name in ("recency", "strength", "importance", "links")],
         ],
         "terms": [{"term": "moon", "memories": 1, "counted": True}],

@@ -82,7 +82,9 @@ def test_the_fields_of_a_memory_view_are_there() -> None:
 
 def test_the_fields_of_a_match_and_the_reasons_are_there() -> None:
     match = definition("garden.engram.defs", "match")["properties"]
-    assert {*rows(section("Memory views"), "field of a match"), *signals.NAMES, "score"} == set(match)
+    assert {*rows(section("Memory views"), "field of a match"), *signals.NAMES, "context", "score"} == set(
+        match
+    )
     assert rows(section("Memory views"), "reason") == list(get_args(trace.Reason))
     assert set(definition("garden.engram.defs", "missing")["properties"]["reason"]["knownValues"]) == set(
         get_args(trace.Reason)

@@ -117,7 +117,7 @@ async def test_who_is_no_member_makes_it_stronger_for_themselves(
         secret, row = make_token(Token("reader"), clock(), None, secrets.token_bytes)
         await context.control.tokens.add(row, actor="operator")
         subject, headers = "token:reader", bearer(secret)
-    assert (await recall(client, headers, q="lettuce")).body["reinforced"] == 2
+    assert (await recall(client, headers, q="lettuce frost")).body["reinforced"] == 2
     assert set((await left(context, planted, subject)).values()) == {1}
     assert set((await left(context, planted)).values()) == {0}
 
@@ -128,7 +128,7 @@ async def test_searching_makes_nothing_stronger(
     answer = await client.send(
         "GET",
         f"/xrpc/{SEARCH_MEMORIES}",
-        params={"space": SPACE, "q": "lettuce", "profile": "balanced"},
+        params={"space": SPACE, "q": "lettuce frost", "profile": "balanced"},
         headers=signed(settings, ALICE, SEARCH_MEMORIES),
     )
     assert len(answer.texts) == 2

@@ -23,8 +23,11 @@ from appview.control import Control
 from appview.memory.pool import SpacePool
 from appview.memory.scope import Attribute, Exact, Subtree
 from appview.memory.values import Put, Refuse, RepoUpdate
-from appview.search import keyword
+from appview.search import keyword, words_in_memory
 from appview.search.analysis import ANALYSIS
+from appview.search.derived import MAX_CACHE_BYTES, ViewCache
+from appview.search.engine import Searcher
+from appview.search.tuning import read_tuning
 from appview.xrpc import handlers
 from appview.xrpc.app import make_app
 from appview.xrpc.context import Context
@@ -182,9 +185,16 @@ class Twin:
 
 @asynccontextmanager
 async def appview(
-    folder: Path, settings: Settings, executor: ThreadPoolExecutor, *, whole: bool, rules: Sequence[Statement]
+    folder: Path,
+    settings: Settings,
+    executor: ThreadPoolExecutor,
+    *,
+    whole: bool,
+    rules: Sequence[Statement],
+    memory: int,
 ) -> AsyncIterator[Twin]:
-    """Run one of the twins; the `whole` one holds the hidden rows too."""
+    """Run one of the twins; the `whole` one holds the hidden rows too. Without `memory` for an index the file
+    answers."""
     settings = replace(settings, data=folder)
     folder.mkdir()
     Keys.load(folder.parent)  # the twins seal cursors alike
@@ -204,6 +214,9 @@ async def appview(
     text, row = make_token(Token("twin"), START, None, lambda size: bytes(range(size)))
     await control.tokens.add(row, actor="operator")
     context = Context.of(settings, control, garden.access, pool, clock=clock)
+    cache = ViewCache(ANALYSIS, max_bytes=memory)
+    searcher = Searcher(cache=cache, tuning=read_tuning("common_facts=5"), now=clock)
+    context = replace(context, searcher=searcher)
     try:
         async with listening(make_app(context), "127.0.0.1", 0) as port, ClientSession() as session:
             client = Client(session, f"http://127.0.0.1:{port}")
@@ -358,7 +371,15 @@ async def pages(twin: Twin, method: str, parameters: dict[str, Any]) -> list[Any
 
 
 @pytest.mark.parametrize("rules", [DENIES, ALLOWS], ids=["denied", "allowed"])
-@pytest.mark.parametrize("budget", [keyword.MAX_OCCURRENCES, 25])
+@pytest.mark.parametrize(
+    ("budget", "memory"),
+    [
+        (keyword.MAX_OCCURRENCES, MAX_CACHE_BYTES),
+        (25, MAX_CACHE_BYTES),
+        (25, 0),
+        (keyword.MAX_OCCURRENCES, 0),
+    ],
+)
 async def test_answers_are_the_same_bytes(
     tmp_path: Path,
     settings: Settings,
@@ -366,12 +387,13 @@ async def test_answers_are_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
     rules: list[Statement],
     budget: int,
+    memory: int,
 ) -> None:
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
-    monkeypatch.setattr(keyword, "COMMON_FACTS", 5)
+    monkeypatch.setattr(words_in_memory, "MAX_POSTINGS", budget)
     async with (
-        appview(tmp_path / "a", settings, executor, whole=False, rules=rules) as without,
-        appview(tmp_path / "b", settings, executor, whole=True, rules=rules) as whole,
+        appview(tmp_path / "a", settings, executor, whole=False, rules=rules, memory=memory) as without,
+        appview(tmp_path / "b", settings, executor, whole=True, rules=rules, memory=memory) as whole,
     ):
         for method, parameters in questions():
             for space in (SPACE, HIDDEN_SPACE):

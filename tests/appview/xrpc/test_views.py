@@ -74,6 +74,22 @@ def test_no_parts_share_nothing_out() -> None:
     assert share_out(0, []) == []
 
 
+@given(unit, unit, unit, unit)
+def test_context_is_a_part_and_adds_up(share: float, keyword: float, vector: float, around: float) -> None:
+    arm = (1 - share) / 2
+    parts = (
+        Component(2 * keyword, keyword, arm, arm * keyword),
+        Component(vector, vector, arm, arm * vector),
+    )
+    context = Component(around, around, share, share * around)
+    score = sum(part.contribution for part in (*parts, context))
+    match = match_view(Hit(FACT, score, 500, *parts, words=(), context=context))
+    garden().validate("garden.engram.defs#match", match)
+    shown = [match[part]["contribution"] for part in ("keyword", "context", "vector") if part in match]
+    assert sum(shown) == match["score"] == thousandths(score)
+    assert abs(match["context"]["contribution"] - 1000 * context.contribution) <= 2
+
+
 def test_an_arm_that_did_not_run_has_no_part() -> None:
     part = Component(0.7, 1.0, 1.0, 1.0)
     assert set(match_view(Hit(FACT, 1.0, 700, None, part, ()))) == {"score", "words", "vector"}

@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "appview.memory": BASE | {"appview.memory"},
     "appview.access": BASE | {"appview.memory", "appview.access"},
     "appview.search": BASE | {"appview.memory", "appview.search"},
+    "appview.evaluation": BASE | {"appview.memory", "appview.search", "appview.evaluation"},
     "appview.ingest": BASE | {"appview.memory", "appview.access", "appview.search", "appview.ingest"},
     "appview.xrpc": BASE | {"appview.memory", "appview.access", "appview.search", "appview.xrpc"},
     "appview.web": BASE | {"appview.memory", "appview.access", "appview.search", "appview.web"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from appview.cli.asking import search
+from appview.cli.evaluation import evaluate
 from appview.cli.output import report
 from appview.cli.overview import status
 from appview.cli.repos import repos
@@ -38,6 +39,7 @@ cli.add_command(member)
 cli.add_command(space)
 cli.add_command(policy)
 cli.add_command(token)
+cli.add_command(evaluate)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -161,8 +162,10 @@ async def test_status_and_metrics_of_a_process(network: Network, tmp_path: Path)
         live = json.loads(output)["live"]
         assert (code, live["process"]) == (0, appview.process.pid)
         assert set(live["rates"]) == {"events", "rejects", "records"}
-        code, output = await command(variables, "status")
-        assert "now:" in output and "CommitEvent" in output and "behind in seq" in output
+        async with asyncio.timeout(20):  # the live numbers are written once a second
+            while "CommitEvent" not in (output := (await command(variables, "status"))[1]):
+                pass
+        assert "now:" in output and "behind in seq" in output
         code, output = await command(variables, "repos", "info", alice.did)
         assert (code, "1 indexed, 0 left out" in output) == (0, True), output
         code, output = await command(variables, "repos")

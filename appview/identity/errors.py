@@ -1,6 +1,7 @@
 """Errors of identity.
 
 IdentityError (AppviewError)
+├── UnknownDid           a DID that its directory or host does not have, or has no more
 ├── InvalidKey           a public key that cannot be read
 ├── InvalidDocument      a DID document that does not describe an account
 └── SignatureRefused     a signature that is not one; `reason` names why
@@ -20,6 +21,10 @@ SignatureFault = Literal[
 
 class IdentityError(AppviewError):
     """An account's identity cannot be used."""
+
+
+class UnknownDid(IdentityError):
+    """A DID that its directory or host does not have, or has no more."""
 
 
 class InvalidKey(IdentityError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, unquote
 
@@ -17,7 +18,7 @@ from appview.errors import AppviewError
 from appview.http.addresses import is_loopback
 from appview.http.errors import FetchError, HttpStatusError
 from appview.identity.documents import MAX_DOCUMENT_BYTES, Identity, parse_document
-from appview.identity.errors import IdentityError
+from appview.identity.errors import IdentityError, UnknownDid
 from lexicons.syntax import Handle
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ class Resolver:
         return entry.outcome
 
     def forget(self, did: Did) -> None:
-        """Drop what is cached, because the account says that it changed."""
+        """Drop what is cached, because the account says that it changed. An answer that is on its way may be
+        of before, and is not kept."""
         self._entries.pop(did, None)
+        self._running.pop(did, None)
 
     def may_force(self, did: Did) -> bool:
         """Tell whether `fresh` would ask the network now."""
@@ -99,8 +102,12 @@ class Resolver:
                 _remember(self._forced_at, did, self._clock())
             task = asyncio.create_task(self._look_up(did), name=f"resolve {did}")
             self._running[did] = task
-            task.add_done_callback(lambda _: self._running.pop(did, None))
+            task.add_done_callback(partial(self._ended, did))
         return await asyncio.shield(task)
+
+    def _ended(self, did: Did, task: asyncio.Task[_Entry]) -> None:
+        if self._running.get(did) is task:
+            del self._running[did]
 
     async def _look_up(self, did: Did) -> _Entry:
         outcome: Identity | AppviewError
@@ -113,7 +120,8 @@ class Resolver:
         previous = self._entries.get(did)
         if isinstance(outcome, FetchError) and previous is not None and self._usable(previous):
             return previous  # the directory is away: what it said last still holds
-        _remember(self._entries, did, entry)
+        if self._running.get(did) is asyncio.current_task():
+            _remember(self._entries, did, entry)
         return entry
 
     def _usable(self, entry: _Entry) -> bool:
@@ -133,7 +141,7 @@ class Resolver:
             )
         except HttpStatusError as error:
             if error.status in (404, 410):
-                raise IdentityError(f"{did} is not registered") from None
+                raise UnknownDid(f"{did} is not registered") from None
             raise
         return parse_document(did, answer.body)
 

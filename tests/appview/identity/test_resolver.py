@@ -237,3 +237,27 @@ async def _end(resolver: Resolver, waiting: list[asyncio.Task[Identity]]) -> Non
     for task in (*waiting, *running):
         task.cancel()
     await asyncio.gather(*waiting, *running, return_exceptions=True)
+
+
+async def test_an_answer_from_before_a_change_is_not_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched, gate = asyncio.Event(), asyncio.Event()
+    fetch = world.resolver._fetch
+
+    async def slow(did: Did) -> Identity:
+        identity = await fetch(did)
+        fetched.set()
+        await gate.wait()
+        return identity
+
+    monkeypatch.setattr(world.resolver, "_fetch", slow)
+    early = asyncio.create_task(world.resolver.resolve(world.did))
+    await fetched.wait()
+    world.network.rotate_key(world.account, K256())
+    world.resolver.forget(world.did)
+    gate.set()
+    old = await early
+    new = await world.resolver.resolve(world.did)
+    assert new.key != old.key
+    assert (await world.resolver.resolve(world.did)).key == new.key

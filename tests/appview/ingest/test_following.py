@@ -238,7 +238,7 @@ async def test_a_claim_in_the_name_of_an_account_that_does_not_exist_is_given_up
         alice = world.network.account()
         world.network.plc.gone.add(alice.did)
         world.network.create(alice, str(CONFIG), "self", config())
-        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: IdentityError", 0) >= 1)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: UnknownDid", 0) >= 1)
         await world.until_status(lambda status: status["repos"]["followed"] == 0)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from base64 import b64encode
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
@@ -54,12 +55,24 @@ class Answer:
 class HttpClient:
     """A guarded client; `async with HttpClient(...) as client`.
 
-    `resolver` replaces the system's name resolution. Its answers are not trusted.
+    `resolver` replaces the system's name resolution. Its answers are not trusted. `password` (URL, user name,
+    password) is shown to the server of that URL and to no other.
     """
 
-    def __init__(self, *, allow_loopback: bool = False, resolver: AbstractResolver | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        allow_loopback: bool = False,
+        resolver: AbstractResolver | None = None,
+        password: tuple[str, str, str] | None = None,
+    ) -> None:
         self._allow_loopback = allow_loopback
         self._resolver = resolver
+        self._password: str | None = None
+        if password is not None:
+            url, name, secret = password
+            self._password_for = (URL(url).host, URL(url).port)
+            self._password = "Basic " + b64encode(f"{name}:{secret}".encode()).decode()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -121,6 +134,23 @@ class HttpClient:
         except (aiohttp.ClientError, OSError) as error:
             raise _translate(error, url) from None
 
+    async def post(self, url: str, body: object, *, seconds: float = DOCUMENT_SECONDS) -> Answer:
+        """Send a JSON document; raise `FetchError`. A redirect is not followed."""
+        session = self._open_session()
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                session.post(_parse(url), json=body, allow_redirects=False) as response,
+            ):
+                if not 200 <= response.status < 300:
+                    raise await _status_error(response)
+                answer = await response.content.read(MAX_DOCUMENT_BYTES)
+                return Answer(response.status, response.headers, answer)
+        except TimeoutError:
+            raise FetchError(f"no complete answer from {_host(url)} in {seconds:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _translate(error, url) from None
+
     async def websocket(self, url: str, *, max_message_bytes: int) -> aiohttp.ClientWebSocketResponse:
         """Open a WebSocket; raise `FetchError`. Pings and pongs are given to the reader."""
         session = self._open_session()
@@ -144,6 +174,8 @@ class HttpClient:
         self.check(request.url)
         if "Authorization" in request.headers:  # where a redirect's URL had credentials
             raise ForbiddenUrl("a URL with credentials")
+        if self._password is not None and (request.url.host, request.url.port) == self._password_for:
+            request.headers["Authorization"] = self._password
         return await handler(request)
 
     def check(self, url: URL) -> None:

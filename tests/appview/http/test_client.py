@@ -52,7 +52,7 @@ class FakeResolver(AbstractResolver):
 @asynccontextmanager
 async def server(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
     app = web.Application()
-    app.router.add_get("/{tail:.*}", handler)
+    app.router.add_route("*", "/{tail:.*}", handler)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -233,3 +233,48 @@ async def test_a_websocket_is_held_to_the_same_rules() -> None:
         for url in ("ws://example.com/", "wss://10.0.0.1/"):
             with pytest.raises(ForbiddenUrl):
                 await client.websocket(url, max_message_bytes=1000)
+
+
+async def test_a_password_goes_to_its_server_alone_and_a_document_can_be_sent() -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        seen.append((await request.text(), request.headers.get("Authorization")))
+        return web.json_response({"ok": True})
+
+    async with server(note) as tap, server(note) as other:
+        password = (tap, "admin", "compost")
+        async with HttpClient(allow_loopback=True, password=password) as client:
+            answer = await client.post(f"{tap}/repos/add", {"dids": ["a"]})
+            await client.get(f"{other}/x")
+    assert answer.status == 200
+    assert seen == [('{"dids": ["a"]}', "Basic YWRtaW46Y29tcG9zdA=="), ("", None)]
+
+
+async def test_a_password_does_not_follow_a_redirect() -> None:
+    seen: list[str | None] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response()
+
+    async with server(note) as other:
+
+        async def away(_request: web.Request) -> web.StreamResponse:
+            raise web.HTTPFound(other)
+
+        async with server(away) as tap:
+            password = (tap, "admin", "compost")
+            async with HttpClient(allow_loopback=True, password=password) as client:
+                await client.get(tap)
+                with pytest.raises(HttpStatusError):
+                    await client.post(tap, {})
+    assert seen == [None]
+
+
+async def test_what_is_sent_is_refused_like_what_is_asked_for() -> None:
+    async with server(hello) as url, HttpClient() as client:
+        with pytest.raises(ForbiddenUrl):
+            await client.post(url, {})
+        with pytest.raises(FetchError):
+            await client.post("https://127.0.0.1:1/", {})

@@ -3,6 +3,7 @@
 Invariants:
 - An update whose rev is not above the author's last one is not looked at, unless it is complete: so an event
   that comes twice changes nothing. The order of complete updates is the caller's care.
+- A partial update does not move the author's rev: what came before it may still come.
 - A version that is live already (same record key, same CID) is not touched.
 - Of a record there is at most one of: a live fact, a row in `skipped`.
 - A record outside of what its author may write is held as one that is not in the repo.
@@ -94,6 +95,8 @@ def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
             if key in pending or len(pending) >= MAX_ROUND:
                 flush()
             pending[key] = (update.rev, change, update.scope)
+        if update.partial:
+            continue
         revs[update.author] = update.rev
         applied[update.author] = (update.rev, update.data)
     flush()

@@ -60,6 +60,7 @@ class RepoUpdate:
 
     A complete update makes the space hold exactly its `Put`s and `Refuse`s for the author. What of them is
     outside of `scope`, what the author may write, is not there.
+    A partial one knows its records as of `rev`, and nothing of what else happened up to then.
     """
 
     author: Did
@@ -68,6 +69,7 @@ class RepoUpdate:
     data: str | None = None
     complete: bool = False
     scope: Scope = EVERYTHING
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

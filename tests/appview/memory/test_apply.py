@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -317,3 +318,19 @@ async def test_a_memory_stands_where_the_earlier_of_its_two_times_is(
     fact = await store.get(uri("a"), EVERYTHING)
     assert fact is not None
     assert (fact.created_at, fact.ordered_at) == (created_at, ordered_at)
+
+
+async def test_a_partial_update_does_not_keep_out_what_came_before_it(store: SpaceStore) -> None:
+    ahead = replace(commit(5, put("3jzfcijpj2z2a", memory("ahead"))), partial=True)
+    await store.apply([commit(1, put("3jzfcijpj2z2b", memory("first"))), ahead])
+    assert sorted(await texts(store)) == ["ahead", "first"]
+    await store.apply([commit(3, put("3jzfcijpj2z2c", memory("between")))])
+    assert sorted(await texts(store)) == ["ahead", "between", "first"]
+    assert await rows(store, "SELECT rev FROM repos") == [(rev(3),)]
+
+
+async def test_a_partial_update_that_is_not_above_the_repo_is_no_news(store: SpaceStore) -> None:
+    await store.apply([commit(5, put("3jzfcijpj2z2a", memory("here")))])
+    old = replace(commit(5, delete("3jzfcijpj2z2a")), partial=True)
+    assert (await store.apply([old])).unchanged == 1
+    assert await texts(store) == ["here"]

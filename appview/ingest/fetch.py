@@ -1,41 +1,45 @@
-"""One account's whole repo, from the host that keeps it, proven.
+"""What the host that keeps an account's repo says of it: the whole repo, one record, its rev, its status.
 
-Invariants: nothing is given out that is not signed by the account's key and reached through its tree; a host
-is asked for a few repos at once and no more, and those who wait for a slow host hold nobody else's place; a
-signature that does not fit makes the account's key be asked for once more, not oftener.
+Invariants: no record is given out that is not signed by the account's key and reached through its tree; hosts
+are asked with manners (see `hosts`); a signature that does not fit makes the account's key be asked for once
+more, not oftener.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from contextlib import asynccontextmanager
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlencode
 
-from appview.http.errors import HttpStatusError
-from appview.identity.errors import IdentityError
+from appview.http.errors import FetchError, HttpStatusError
+from appview.identity.errors import IdentityError, UnknownDid
 from appview.ingest.car import MAX_REPO_BYTES
+from appview.ingest.commits import prove_record
 from appview.ingest.errors import Rejected, RepoInactive
+from appview.ingest.hosts import Hosts
 from appview.ingest.snapshots import RepoReader
 from lexicons.ids import CONFIG, MEMORY
+from lexicons.syntax import Tid
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from appview.clock import Clock
     from appview.http.client import HttpClient
     from appview.identity.documents import Identity
     from appview.identity.resolver import Resolver
+    from appview.ingest.commits import ProvenRecord
     from appview.ingest.snapshots import RepoRecord
-    from lexicons.syntax import Did
+    from lexicons.syntax import Did, Nsid, RecordKey
+
+T = TypeVar("T")
 
 REPO_SECONDS: Final = 600.0  # ours: a repo, from the request to its last byte
-PER_HOST: Final = 2  # repos asked of one host at once
-TOTAL: Final = 12  # repos asked for at once
-MAX_HOSTS: Final = 10_000  # hosts remembered
+MAX_PROOF_BYTES: Final = 3_000_000  # a record of 1 MB and the nodes of its tree that lead there
+PROOF_SECONDS: Final = 30.0
 COLLECTIONS: Final = frozenset({str(MEMORY), str(CONFIG)})
 # An XRPC error of getRepo, and the account's status that it tells. Source: com.atproto.sync.getRepo.
 INACTIVE: Final = {
@@ -43,6 +47,7 @@ INACTIVE: Final = {
     "RepoSuspended": "suspended",
     "RepoDeactivated": "deactivated",
 }
+_CAR: Final = "application/vnd.ipld.car"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,62 +62,124 @@ class FetchedRepo:
 
 
 class RepoFetcher:
-    """Fetches repos through the guarded client. `folder` takes what is too large for memory."""
+    """Asks hosts through the guarded client. `folder` takes what is too large for memory."""
 
     def __init__(
-        self, client: HttpClient, resolver: Resolver, clock: Clock, folder: Path | None = None
+        self,
+        client: HttpClient,
+        resolver: Resolver,
+        clock: Clock,
+        folder: Path | None = None,
+        *,
+        hosts: Hosts | None = None,
     ) -> None:
         self._client = client
         self._resolver = resolver
         self._clock = clock
         self._folder = folder
-        self._hosts: OrderedDict[str, asyncio.Semaphore] = OrderedDict()
-        self._slots = asyncio.Semaphore(TOTAL)
+        self._hosts = hosts or Hosts()
 
     async def fetch(self, did: Did) -> FetchedRepo:
         """Fetch and prove a repo; raise `AppviewError`: `RepoInactive`, `FetchError`, `Rejected`, ..."""
+        return await self._ask(did, self._repo)
+
+    async def record(self, did: Did, collection: Nsid, rkey: RecordKey) -> ProvenRecord:
+        """Fetch and prove a record, or that there is none; raise `AppviewError`."""
+
+        async def work(pds: str, identity: Identity) -> ProvenRecord:
+            url = _url(pds, "getRecord", did=did, collection=collection, rkey=rkey)
+            async with self._hosts.place(pds, "record"):
+                answer = await self._client.get(
+                    url, accept=_CAR, max_bytes=MAX_PROOF_BYTES, seconds=PROOF_SECONDS
+                )
+            return prove_record(answer.body, did, collection, rkey, identity.key, self._clock())
+
+        return await self._ask(did, work)
+
+    async def latest_rev(self, did: Did) -> str:
+        """Ask for the repo's present rev, which is its host's word alone; raise `AppviewError`."""
+
+        async def work(pds: str, _identity: Identity) -> str:
+            answer = await self._json(pds, "getLatestCommit", did=did)
+            rev = answer.get("rev")
+            if type(rev) is not str or not Tid.is_valid(rev):
+                raise FetchError(f"{pds} names no rev of {did}", temporary=False)
+            return rev
+
+        return await self._ask(did, work)
+
+    async def status(self, did: Did) -> str:
+        """Ask for the account's status: `active`, `deleted` where its host (or its directory) knows it no
+        more, or as `#account` has it; raise `AppviewError`."""
+
+        async def work(pds: str, _identity: Identity) -> str:
+            answer = await self._json(pds, "getRepoStatus", did=did)
+            if answer.get("active") is True:
+                return "active"
+            status = answer.get("status")
+            return status[:64] if type(status) is str and status else "inactive"
+
+        try:
+            return await self._ask(did, work)
+        except RepoInactive as error:
+            return error.status
+        except HttpStatusError as error:
+            if error.name == "RepoNotFound":
+                return "deleted"
+            raise
+        except UnknownDid:
+            return "deleted"
+
+    async def _ask(self, did: Did, work: Callable[[str, Identity], Awaitable[T]]) -> T:
+        """Ask the account's host; once more where its key was rotated or the account has moved."""
         identity = await self._resolver.resolve(did)
         try:
-            return await self._fetch(identity)
+            return await self._at_host(identity, work)
         except Rejected as error:
             if error.reason not in ("bad-signature", "high-s") or not self._resolver.may_force(did):
                 raise
         except HttpStatusError as error:
             if error.name != "RepoNotFound" or not self._resolver.may_force(did):
                 raise
-        # The key was rotated, or the account has moved.
-        return await self._fetch(await self._resolver.resolve(did, fresh=True))
+        return await self._at_host(await self._resolver.resolve(did, fresh=True), work)
 
-    async def _fetch(self, identity: Identity) -> FetchedRepo:
+    async def _at_host(self, identity: Identity, work: Callable[[str, Identity], Awaitable[T]]) -> T:
         if identity.pds is None:
             raise IdentityError(f"{identity.did} names no PDS")
-        url = f"{identity.pds}/xrpc/com.atproto.sync.getRepo?did={quote(identity.did, safe=':')}"
-        async with self._place(identity.pds):
+        try:
+            return await work(identity.pds, identity)
+        except HttpStatusError as error:
+            if error.name in INACTIVE:
+                raise RepoInactive(identity.did, INACTIVE[error.name]) from None
+            raise
+
+    async def _repo(self, pds: str, identity: Identity) -> FetchedRepo:
+        async with self._hosts.place(pds, "repo"):
             with RepoReader(identity.did, identity.key, folder=self._folder) as reader:
-                try:
-                    async with self._client.stream(
-                        url,
-                        accept="application/vnd.ipld.car",
-                        max_bytes=MAX_REPO_BYTES,
-                        seconds=REPO_SECONDS,
-                    ) as chunks:
-                        async for chunk in chunks:
-                            reader.feed(chunk)
-                except HttpStatusError as error:
-                    if error.name in INACTIVE:
-                        raise RepoInactive(identity.did, INACTIVE[error.name]) from None
-                    raise
+                async with self._client.stream(
+                    _url(pds, "getRepo", did=identity.did),
+                    accept=_CAR,
+                    max_bytes=MAX_REPO_BYTES,
+                    seconds=REPO_SECONDS,
+                ) as chunks:
+                    async for chunk in chunks:
+                        reader.feed(chunk)
                 snapshot = reader.finish(self._clock())
                 # A walk over a large tree takes a while; the event loop goes on.
                 records = await asyncio.to_thread(lambda: tuple(snapshot.records(COLLECTIONS.__contains__)))
                 return FetchedRepo(identity.did, snapshot.rev, snapshot.data, records, identity)
 
-    @asynccontextmanager
-    async def _place(self, host: str) -> AsyncIterator[None]:
-        """Wait for a place at the host first, and only then for one of all."""
-        semaphore = self._hosts.setdefault(host, asyncio.Semaphore(PER_HOST))
-        self._hosts.move_to_end(host)
-        while len(self._hosts) > MAX_HOSTS:
-            self._hosts.popitem(last=False)
-        async with semaphore, self._slots:
-            yield
+    async def _json(self, host: str, method: str, **parameters: str) -> dict[str, Any]:
+        async with self._hosts.place(host, "record"):
+            answer = await self._client.get(_url(host, method, **parameters), accept="application/json")
+        try:
+            value = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise FetchError(f"{host}: the answer of {method} is not an object", temporary=False)
+        return value
+
+
+def _url(host: str, method: str, **parameters: str) -> str:
+    return f"{host}/xrpc/com.atproto.sync.{method}?{urlencode(parameters, safe=':', quote_via=quote)}"

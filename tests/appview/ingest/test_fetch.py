@@ -13,7 +13,8 @@ from appview.http.errors import HttpStatusError
 from appview.identity.errors import IdentityError
 from appview.identity.resolver import Resolver
 from appview.ingest.errors import Rejected, RepoInactive
-from appview.ingest.fetch import PER_HOST, RepoFetcher
+from appview.ingest.fetch import RepoFetcher
+from appview.ingest.hosts import PER_HOST
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.syntax import Did
 from tests.appview.ingest.world import config, memory, rkey
@@ -88,17 +89,17 @@ async def test_a_host_is_asked_for_a_few_repos_at_once_and_delays_no_other(setup
     authors = [setup.author(0) for _ in range(20)]
     waiting = [asyncio.create_task(setup.fetcher.fetch(Did(each.did))) for each in authors]
     async with asyncio.timeout(10):
-        while slow.inside < PER_HOST:  # noqa: ASYNC110 - the server signals nothing
+        while slow.inside < PER_HOST["repo"]:  # noqa: ASYNC110 - the server signals nothing
             await asyncio.sleep(0.005)
     others = [setup.author(1) for _ in range(5)]
     async with asyncio.timeout(10):
         await asyncio.gather(*(setup.fetcher.fetch(Did(each.did)) for each in others))
-    assert slow.inside == PER_HOST
+    assert slow.inside == PER_HOST["repo"]
     slow.gate.set()
     async with asyncio.timeout(20):
         assert len(await asyncio.gather(*waiting)) == 20
-    assert slow.most == PER_HOST
-    assert quick.most <= PER_HOST
+    assert slow.most == PER_HOST["repo"]
+    assert quick.most <= PER_HOST["repo"]
 
 
 @pytest.mark.parametrize("status", ["takendown", "suspended", "deactivated"])

@@ -21,6 +21,7 @@ from tests.network.synthetic.malformed import (
     padded,
     with_raw,
 )
+from tests.network.synthetic.mirrors import Jetstream, Tap
 from tests.network.synthetic.network import Network
 from tests.network.synthetic.pds import Firehose, Pds
 from tests.network.synthetic.repos import Account, Draft, Write, error_frame, frame, info_frame, tid
@@ -37,9 +38,11 @@ __all__ = [
     "Directory",
     "Draft",
     "Firehose",
+    "Jetstream",
     "Network",
     "Pds",
     "SigningKey",
+    "Tap",
     "Write",
     "error_frame",
     "frame",

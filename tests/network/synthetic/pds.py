@@ -14,6 +14,8 @@ from tests.network.synthetic.repos import Account, error_frame, info_frame
 from tests.network.synthetic.serving import Serving
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.network.synthetic.keys import SigningKey
 
 FUTURE_CURSOR = "FutureCursor"
@@ -32,6 +34,7 @@ class Firehose:
         self.send_rate_limit: int | None = None  # close after so many frames on one connection
         self.outdated_below = 0  # a cursor below this gets #info OutdatedCursor first
         self.connections: list[int | None] = []  # the cursor of each connection made
+        self.listeners: list[Callable[[bytes], None]] = []  # told of every frame at once
         self._open: set[web.WebSocketResponse] = set()
         self._news = asyncio.Event()
 
@@ -45,6 +48,8 @@ class Firehose:
         seq = self.seq if seq is None else seq
         self.seq = max(self.seq, seq)
         self.frames.append((seq, frame))
+        for listener in self.listeners:
+            listener(frame)
         self._wake()
         return seq
 
@@ -170,6 +175,7 @@ class Pds(Serving):
         self.declared_bytes: int | None = None  # what getRepo says that it will send
         self.trickle_seconds: float | None = None  # send getRepo one byte in this time
         self.page_size = 500
+        self.lacking: set[str] = set()  # methods that this server does not have
 
     def host(self, account: Account) -> Account:
         """Take an account in; its document names this PDS."""
@@ -192,10 +198,15 @@ class Pds(Serving):
             web.get(sync + "listRepos", self._list_repos),
             web.get(sync + "listReposByCollection", self._list_repos_by_collection),
             web.get("/xrpc/com.atproto.identity.resolveHandle", self._resolve_handle),
+            web.get("/xrpc/com.atproto.repo.getRecord", self._get_plain_record),
         ]
 
     def _refusal(self, request: web.Request, did: str | None = None) -> web.Response | None:
-        self.requests[request.path.rsplit("/", 1)[1]] += 1
+        method = request.path.rsplit("/", 1)[1]
+        self.requests[method] += 1
+        if method in self.lacking:
+            error = {"error": "MethodNotImplemented", "message": "Method Not Implemented"}
+            return web.json_response(error, status=501)
         if self.fail_with is not None:
             headers = {"Retry-After": self.retry_after} if self.retry_after is not None else {}
             return web.json_response({"error": "Failing"}, status=self.fail_with, headers=headers)
@@ -242,6 +253,17 @@ class Pds(Serving):
         if account.head is None:
             return _error("RepoNotFound", "empty")
         return web.Response(body=account.record_proof(path), content_type="application/vnd.ipld.car")
+
+    async def _get_plain_record(self, request: web.Request) -> web.Response:
+        did = request.query.get("repo", "")
+        refusal = self._refusal(request, did)
+        if refusal is not None:
+            return refusal
+        path = f"{request.query.get('collection', '')}/{request.query.get('rkey', '')}"
+        cid = self.accounts[did].records.get(path)
+        if cid is None:
+            return _error("RecordNotFound", f"Could not locate record: {path}")
+        return web.json_response({"uri": f"at://{did}/{path}", "cid": cid_text(cid), "value": {}})
 
     async def _get_latest_commit(self, request: web.Request) -> web.Response:
         did = request.query.get("did", "")

@@ -1,5 +1,5 @@
 """control.db: what the appview knows outside the memory of any one space. All its SQL is here, and that of
-its credentials in `control_tokens`.
+its credentials in `control_tokens`, that of lists of accounts in `control_lists`.
 
 Times are microseconds since 1970. Every method is one transaction. The command line and the server open the
 same file at once: `policy_version` and `data_version` tell one what the other has done.
@@ -13,6 +13,7 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from appview.control_lists import ListTable
 from appview.control_tokens import TokenTable
 from appview.sqlite import Database
 from lexicons.configs import Config
@@ -110,6 +111,7 @@ class Control:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.tokens = TokenTable(database)
+        self.lists = ListTable(database)
 
     @classmethod
     async def open(cls, path: Path, executor: Executor) -> Self:

@@ -57,6 +57,14 @@ CREATE TABLE cursors (
     updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- How far the list of a host's accounts has been gone through: `cursor` of its next page, NULL at the start;
+-- when it was last gone through to its end, NULL while it is not.
+CREATE TABLE discoveries (
+    host        TEXT PRIMARY KEY,
+    cursor      TEXT,
+    finished_at INTEGER                   -- microseconds since 1970
+) STRICT, WITHOUT ROWID;
+
 -- The access rules, in Casbin's own shape. `policy_version` in `meta` grows with every change.
 CREATE TABLE casbin_rule (
     id    INTEGER PRIMARY KEY,

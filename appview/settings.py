@@ -21,6 +21,7 @@ import platformdirs
 
 from appview.errors import ConfigurationError
 from appview.folder import CONTROL_FILE, SPACES_FOLDER
+from appview.source_lines import parse_source
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -143,17 +144,22 @@ def _address(value: object) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def _urls(*schemes: str) -> Callable[[object], tuple[str, ...]]:
-    one = _url(*schemes, bare=False)
-
-    def parse(value: object) -> tuple[str, ...]:
-        if isinstance(value, str):
-            value = [item for item in re.split(r"[\s,]+", value) if item]
-        if not isinstance(value, list | tuple):
-            raise ValueError("must be a URL or a list of URLs")
-        return tuple(dict.fromkeys(one(item) for item in value))
-
-    return parse
+def _sources(value: object) -> tuple[str, ...]:
+    """Take source lines, separated by white space or as a list; each source once."""
+    if isinstance(value, str):
+        value = [item for item in re.split(r"[\s,]+", value) if item]
+    if not isinstance(value, list | tuple):
+        raise ValueError("must be a source or a list of sources")
+    lines: dict[str, str] = {}
+    for item in value:
+        line = _text(item)
+        try:
+            source = parse_source(line)
+        except ConfigurationError as error:
+            raise ValueError(f"holds {error}" + (f" ({error.hint})" if error.hint else "")) from None
+        if lines.setdefault(source.name, line) != line:
+            raise ValueError(f"names {source.name} twice, with different options")
+    return tuple(lines.values())
 
 
 def _networks(value: object) -> tuple[Network, ...]:
@@ -202,10 +208,10 @@ class Settings:
 
     source: tuple[str, ...] = _setting(
         (),
-        "URLs",
-        _urls("wss", "ws", "https", "http"),
-        "Where records come from: the relays or PDSs whose firehose is followed. Several are separated by"
-        " spaces in the environment, are a list in the file, and repeat the flag.",
+        "sources",
+        _sources,
+        "Where records come from: relays, PDSs, Jetstream, Tap, as [Sources](#sources) has it. Several are"
+        " separated by spaces in the environment, are a list in the file, and repeat the flag.",
         shown="none; `serve` needs at least one",
     )
     data: Path = _setting(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from appview.errors import AppviewError
-from appview.http.errors import FetchError
+from appview.http.errors import FetchError, HttpStatusError
 from appview.identity.errors import IdentityError
 from appview.ingest.backoff import Backoff
 from appview.ingest.errors import RepoBehind, RepoInactive
@@ -86,12 +86,13 @@ class Backfill:
         self._retry = retry
         self._due: dict[Did, int] = {}
         self._running: set[Did] = set()
+        self._asking: set[Did] = set()  # for the status of a hidden account, whatever fetch is on its way
         self._news = asyncio.Event()
 
     @property
     def waiting(self) -> int:
         """How many repos are to be fetched."""
-        return len(self._due) + len(self._running)
+        return len(self._due) + len(self._running) + len(self._asking)
 
     def want(self, did: Did) -> None:
         """Ask for a repo: now, or when the wait after its last failure is over."""
@@ -110,20 +111,28 @@ class Backfill:
             while True:
                 self._news.clear()
                 now = self._clock()
-                for did in [did for did, due in self._due.items() if due <= now and did not in self._running]:
+                for did in [did for did, due in self._due.items() if due <= now]:
+                    busy = self._lane(did)
+                    if did in busy:
+                        continue
                     del self._due[did]
-                    self._running.add(did)
-                    group.create_task(self._job(did), name=f"repo of {did}")
-                later = [due for did, due in self._due.items() if did not in self._running]
+                    busy.add(did)
+                    group.create_task(self._job(did, busy), name=f"repo of {did}")
+                later = [due for did, due in self._due.items() if did not in self._lane(did)]
                 wait = min([MAX_SLEEP, *((due - now) / _SECOND for due in later)])
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(wait, 0.0)):
                         await self._news.wait()
 
-    async def _job(self, did: Did) -> None:
+    def _lane(self, did: Did) -> set[Did]:
+        state = self._pipeline.engine.state(did)
+        return self._running if state is None or state.active else self._asking
+
+    async def _job(self, did: Did, busy: set[Did]) -> None:
         attempt, turn = self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]
         try:
-            await self._take(await self._fetcher.fetch(did), attempt, turn)
+            if not await self._is_hidden(did, attempt, turn) and not await self._is_unchanged(did, attempt):
+                await self._take(await self._fetcher.fetch(did), attempt, turn)
         except _Overtaken:
             self.outcomes["overtaken"] += 1
             async with self._pipeline.lock:
@@ -132,18 +141,18 @@ class Backfill:
             async with self._pipeline.lock:
                 if (self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]) == (attempt, turn):
                     await self._pipeline.account(did, active=False, status=error.status)
-                    self._failed(did, error)
+                    self.failed(did, error)
                 else:  # it has come back since it was asked for
                     self.want(did)
         except Exception as error:  # one repo, whatever is wrong with it, must not stop the others
             if not isinstance(error, AppviewError):
                 log.exception("repo breaks the program", did=did)
             async with self._pipeline.lock:
-                self._failed(did, error)
+                self.failed(did, error)
                 if self._is_hopeless(did, error):
                     await self._committer.insist(partial(self._reconciler.forget, did))
         finally:
-            self._running.discard(did)
+            busy.discard(did)
             self._news.set()
 
     def _ask_again(self, did: Did) -> None:
@@ -152,9 +161,72 @@ class Backfill:
         if state is None or state.active:
             self.want(did)
         else:
-            self._failed(did, RepoInactive(did, state.status or "inactive"))
+            self.failed(did, RepoInactive(did, state.status or "inactive"))
 
-    def _failed(self, did: Did, error: Exception) -> None:
+    async def _is_hidden(self, did: Did, attempt: int, turn: int) -> bool:
+        """Ask for the status of an account that was said to be inactive or gone; false: fetch its repo."""
+        pipeline = self._pipeline
+        state = pipeline.engine.state(did)
+        if state is None or state.active:
+            return False
+        try:
+            status = await self._fetcher.status(did)
+        except HttpStatusError as error:
+            if error.status == 501 or error.name == "MethodNotImplemented":
+                return False  # whether the repo is given out says it too
+            raise
+        async with pipeline.lock:
+            state = pipeline.engine.state(did)
+            if state is None or state.active:
+                self.want(did)
+            elif (pipeline.attempts.get(did, 0), pipeline.turns[did]) != (attempt, turn):
+                self.failed(did, RepoInactive(did, state.status or "inactive"))
+                if state.status == "deleted":
+                    pipeline.ask_status(did)  # that is news, and must be made sure of
+            elif status == "active":
+                await pipeline.account(did, active=True, status=None)
+            else:
+                # A host that knows nothing of an account does not end it: nobody has said that it is deleted.
+                if status == "deleted" != state.status:
+                    status = state.status or "inactive"
+                await pipeline.account(did, active=False, status=status)
+                self.failed(did, RepoInactive(did, status))
+        return True
+
+    async def _is_unchanged(self, did: Did, attempt: int) -> bool:
+        """Tell whether a repo of which events may have been lost is where it was; then it is not fetched."""
+        pipeline = self._pipeline
+        if pipeline.reasons.get(did) != "gap" or not self._is_comparable(did):
+            return False
+        try:
+            rev = await self._fetcher.latest_rev(did)
+        except HttpStatusError as error:
+            if error.temporary and error.status != 501:
+                raise
+            return False  # a host that does not answer this may still give the repo
+        async with pipeline.lock:
+            state = pipeline.engine.state(did)
+            if state is None or state.data is None or state.rev != rev or not self._is_comparable(did):
+                return False
+            if not pipeline.engine.is_current(did, attempt):
+                return False
+            commands = pipeline.engine.resynced(did, rev, state.data, self._clock(), attempt)
+            pipeline.note(did, error=None, attempts=0, retry_at=None)
+            await pipeline.carry_out(commands)
+        self.outcomes["unchanged"] += 1
+        return True
+
+    def _is_comparable(self, did: Did) -> bool:
+        state = self._pipeline.engine.state(did)
+        return (
+            state is not None
+            and state.data is not None
+            and state.ahead is None
+            and not self._pipeline.pending.spaces(did)
+        )
+
+    def failed(self, did: Did, error: Exception) -> None:
+        """Note why an account's host was of no use, and when to ask it again. The lock is held."""
         row = self._pipeline.rows.get(did)
         if row is None:
             return
@@ -261,8 +333,8 @@ class Backfill:
             attempts=0,
             retry_at=None,
             pds=repo.identity.pds,
-            handle=repo.identity.handle,
         )
+        pipeline.check_handle(repo.identity)
         return filled
 
     async def _declare(self, repo: FetchedRepo) -> None:
@@ -286,8 +358,9 @@ class Backfill:
         if row is None or state is None:
             raise RepoBehind(f"{repo.did} is not followed any more")
         resync = state.sync != "synchronized"
-        if resync and state.rev is not None and repo.rev < state.rev and row.attempts < PATIENCE:
-            raise RepoBehind(f"the host has rev {repo.rev}, {state.rev} was proven")
+        known = state.reached
+        if resync and known is not None and repo.rev < known and row.attempts < PATIENCE:
+            raise RepoBehind(f"the host has rev {repo.rev}, {known} was proven")
         if not resync and not self._pipeline.pending.reaches(repo.did, repo.rev):
             raise RepoBehind(f"the host has rev {repo.rev}, later ones went by")
 

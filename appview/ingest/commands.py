@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 from appview.ingest.errors import Reason
 
 if TYPE_CHECKING:
+    from appview.ingest.claims import ClaimEvent, RecordState
     from appview.ingest.commits import ProvenCommit
     from appview.ingest.frames import CommitEvent
-    from lexicons.syntax import Did
+    from lexicons.syntax import Did, Nsid, RecordKey
 
 SyncState = Literal["synchronized", "desynchronized", "unknown"]
 ResyncReason = (
@@ -23,6 +24,7 @@ ResyncReason = (
         "sync",  # the repo says that it stands elsewhere
         "reactivated",  # nobody sends what happens to a hidden account
         "overflow",  # more came than could wait
+        "gap",  # the source lost events: the repo may be as it was
         "moved",  # what was refused under an older document may have been true
         "asked",  # the shell wants it
     ]
@@ -42,6 +44,12 @@ class RepoState:
     active: bool = True
     status: str | None = None
     undecided: bool = False
+    ahead: str | None = None  # the highest rev of which a single record was applied
+
+    @property
+    def reached(self) -> str | None:
+        """The highest rev of which anything was applied."""
+        return max(filter(None, (self.rev, self.ahead)), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,22 @@ class Apply:
     """Apply a proven commit. Without operations only the rev moves."""
 
     commit: ProvenCommit
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRecord:
+    """Apply one record as of its rev, ahead of the repo's chain."""
+
+    state: RecordState
+
+
+@dataclass(frozen=True, slots=True)
+class Prove:
+    """Ask the account's host for a record and call `proven`."""
+
+    did: Did
+    collection: Nsid
+    rkey: RecordKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +94,25 @@ class Resync:
 
 @dataclass(frozen=True, slots=True)
 class AccountStatus:
-    """Hide, show or purge what the account has."""
+    """Hide or show what the account has."""
 
     did: Did
     active: bool
     status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove what the account had: its own host says that it is gone."""
+
+    did: Did
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmStatus:
+    """Ask the account's host for its status and call `account_confirmed`."""
+
+    did: Did
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +124,10 @@ class IdentityChanged:
 
 @dataclass(frozen=True, slots=True)
 class Untracked:
-    """A commit to our namespace in a repo that is not tracked: unproven. Decide whether to track it."""
+    """News of our namespace in a repo that is not tracked: unproven. Decide whether to track it."""
 
     did: Did
-    commit: CommitEvent
+    commit: CommitEvent | ClaimEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +139,16 @@ class Drop:
     detail: str = ""
 
 
-Command = Apply | FetchIdentity | Resync | AccountStatus | IdentityChanged | Untracked | Drop
+Command = (
+    Apply
+    | ApplyRecord
+    | Prove
+    | FetchIdentity
+    | Resync
+    | AccountStatus
+    | Purge
+    | ConfirmStatus
+    | IdentityChanged
+    | Untracked
+    | Drop
+)

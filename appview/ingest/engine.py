@@ -14,6 +14,10 @@ Invariants, each held by a property test:
    and DID.
 6. **Nothing is proven with a key that is known to be doubtful**: after `#identity`, commits wait for the new
    document.
+7. **A claim is no proof.** What a source without proofs says of a record is asked of the account's host, or
+   taken at the operator's word; it moves that record alone, never the chain (see `claims`).
+8. **Only an account's own host ends it.** Another's word hides it until its host has been asked, and a host
+   that is not the account's says nothing.
 
 Why the frames of a tracked repo are all read: a commit to another collection moves the root of the tree too.
 If such frames were dropped, `prevData` of the next commit would not be the root we hold, and whether only
@@ -30,43 +34,48 @@ where our own clock is behind: when the time has come there, the repo is fetched
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from appview.identity.documents import Identity
+from appview.ingest.claims import MAX_AHEAD, MAX_PROVING, MAX_WAITING, ClaimEvent, RecordState
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
+    ApplyRecord,
     Command,
+    ConfirmStatus,
     Drop,
     FetchIdentity,
     IdentityChanged,
+    Prove,
+    Purge,
     RepoState,
     Resync,
     ResyncReason,
-    SyncState,
     Untracked,
 )
 from appview.ingest.commits import MAX_FUTURE, ProvenCommit, check_rev, prove_commit, prove_sync
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
+from appview.ingest.tracked import TrackedRepo, size_of
 from lexicons.ids import NAMESPACE
 from lexicons.syntax import Tid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
     from appview.identity.keys import PublicKey
+    from appview.ingest.commits import ProvenRecord
     from appview.ingest.errors import Reason
-    from lexicons.syntax import Did
+    from appview.ingest.tracked import RepoNews
+    from lexicons.syntax import Did, Nsid, RecordKey
 
 SECOND: Final = 1_000_000  # microseconds
 REFRESH_INTERVAL: Final = 60 * SECOND  # sync spec: not more than one forced refresh a minute and DID
 EARLY_INTERVAL: Final = 600 * SECOND  # ours: between two looks at a repo because of revs ahead of the time
 IDENTITY_RETRY: Final = 5 * SECOND  # ours: first wait after a DID could not be resolved; doubles
 MAX_IDENTITY_RETRY: Final = 600 * SECOND  # ours
+MAX_IDENTITY_AGE: Final = 24 * 3600 * SECOND  # ours: a document is not believed for longer
 MAX_WAITING_EVENTS: Final = 1_000  # ours, a repo
 MAX_WAITING_BYTES: Final = 8_000_000  # ours, a repo: four commits of the largest size
 MAX_WAITING_TOTAL: Final = 64_000_000  # ours, bytes of all repos
@@ -74,49 +83,13 @@ MAX_WAITING_TOTAL: Final = 64_000_000  # ours, bytes of all repos
 # Refusals that say nothing of the repo itself: the message may be anyone's, or is no news.
 _NO_NEWS: Final[frozenset[Reason]] = frozenset({"did-mismatch", "future-rev", "old-rev", "wrong-host"})
 
-_RepoNews = CommitEvent | SyncEvent
-
-
-@dataclass(slots=True)
-class _Repo:
-    did: Did
-    rev: str | None
-    data: bytes | None
-    sync: SyncState
-    active: bool
-    status: str | None
-    key: PublicKey | None = None
-    pds: str | None = None
-    awaits_identity: bool = False  # commits wait for a document
-    fetching: bool = False  # a `FetchIdentity` is not answered yet
-    fetch_again: bool = False  # the document changed while it was fetched
-    identity_failures: int = 0
-    refreshed_at: int | None = None  # the last forced refresh
-    looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
-    suspected: bool = False  # a signature was refused without a refresh; look again when it is due
-    resyncing: bool = False
-    resync_again: bool = False  # something was lost while the repo was fetched
-    attempt: int = 0
-    waiting: deque[tuple[_RepoNews, str | None]] = field(default_factory=deque)
-    waiting_bytes: int = 0
-    overflowed: str | None = None  # the highest rev that could not wait
-    retried: _RepoNews | None = None  # the event for whose sake the identity was refreshed
-
-    @property
-    def undecided(self) -> bool:
-        return bool(self.waiting) or self.overflowed is not None or self.suspected
-
-    @property
-    def blocked(self) -> bool:
-        return self.awaits_identity or self.resyncing
-
 
 class Engine:
     """Tracks repos. Every method returns the commands that follow from what it was told."""
 
     def __init__(self, namespace: str = NAMESPACE) -> None:
         self._prefix = namespace + "."
-        self._repos: dict[Did, _Repo] = {}
+        self._repos: dict[Did, TrackedRepo] = {}
         self._names: set[bytes] = set()
         self._due: dict[Did, int] = {}  # when to look at an identity again
         self._early: dict[Did, int] = {}  # when a rev that was refused as ahead of the time is so no more
@@ -135,7 +108,15 @@ class Engine:
         repo = self._repos.get(did)
         if repo is None:
             return None
-        return RepoState(repo.rev, repo.data, repo.sync, repo.active, repo.status, repo.undecided)
+        return RepoState(
+            repo.rev,
+            repo.data,
+            repo.sync,
+            repo.active,
+            repo.status,
+            repo.undecided,
+            repo.claims.reached,
+        )
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -147,7 +128,7 @@ class Engine:
         if did in self._repos:
             return []
         state = state or RepoState()
-        repo = _Repo(did, state.rev, state.data, state.sync, state.active, state.status)
+        repo = TrackedRepo(did, state.rev, state.data, state.sync, state.active, state.status)
         self._repos[did] = repo
         self._names.add(did.encode())
         if not repo.active or (repo.sync == "synchronized" and repo.data is not None):
@@ -170,7 +151,7 @@ class Engine:
 
     # Events
 
-    def receive(self, event: Event, now: int, host: str | None = None) -> list[Command]:
+    def receive(self, event: Event | ClaimEvent, now: int, host: str | None = None) -> list[Command]:
         """Take an event. `host`: the PDS that sent it itself (scheme and authority); None from a relay."""
         match event:
             case CommitEvent():
@@ -182,10 +163,14 @@ class Engine:
             case SyncEvent():
                 repo = self._repos.get(event.did)
                 return [] if repo is None else self._news(repo, event, host, now)
+            case ClaimEvent():
+                repo = self._repos.get(event.did)
+                return [Untracked(event.did, event)] if repo is None else self._claim(repo, event, now)
             case IdentityEvent():
                 return self._identity_event(event.did)
             case AccountEvent():
-                return self._account_event(event)
+                repo = self._repos.get(event.did)
+                return [] if repo is None else self._account_event(repo, event, host, now)
         return []
 
     def malformed(self, did: Did | None, detail: str) -> list[Command]:
@@ -209,18 +194,23 @@ class Engine:
             repo.identity_failures += 1
             if repo.awaits_identity or repo.suspected:
                 self._due[did] = now + wait
-            return []
+            return self._judge_account(repo)
         repo.identity_failures = 0
         if repo.fetch_again:
             repo.fetch_again = False
             return [self._fetch(repo, force=True)]
         changed = repo.key is not None and (repo.key, repo.pds) != (outcome.key, outcome.pds)
-        repo.key, repo.pds = outcome.key, outcome.pds
+        repo.key, repo.pds, repo.resolved_at = outcome.key, outcome.pds, now
         repo.awaits_identity = False
         suspected, repo.suspected = repo.suspected, False
         self._due.pop(did, None)
-        commands: list[Command] = []
-        if suspected and changed and repo.active:
+        was_hidden = not repo.active
+        commands = self._judge_account(repo)
+        if changed and was_hidden and not repo.active:
+            commands.append(
+                ConfirmStatus(did)
+            )  # its former host may have hidden it, and not have the last word
+        elif changed and suspected and repo.active:
             commands += self._resync(repo, "moved")
         commands += self._drain(repo, now)
         repo.retried = None
@@ -237,9 +227,43 @@ class Engine:
             return []
         repo = self._repos[did]
         repo.rev, repo.data, repo.sync, repo.resyncing = rev, data, "synchronized", False
+        repo.claims.settle(rev)
+        repo.claims.ahead.clear()
         if repo.resync_again:
             return self._resync(repo, "asked")
-        return self._drain(repo, now)
+        commands = self._drain(repo, now)
+        if not repo.resyncing:
+            commands += [Prove(did, *path) for path in repo.claims.proving]  # type: ignore[arg-type]
+        return commands
+
+    def claimed(self, did: Did, collection: Nsid, rkey: RecordKey) -> str | None:
+        """Tell up to which rev a record is still to be proven; None where it is not."""
+        repo = self._repos.get(did)
+        return None if repo is None else repo.claims.proving.get((collection, rkey))
+
+    def proven(
+        self, did: Did, collection: Nsid, rkey: RecordKey, proof: ProvenRecord | None
+    ) -> list[Command]:
+        """Take the answer to `Prove`; None: there is no proof to be had, and the repo is fetched instead."""
+        repo = self._repos.get(did)
+        path = (collection, rkey)
+        if repo is None or repo.resyncing or path not in repo.claims.proving:
+            return []
+        if proof is None:
+            repo.overflowed = max(filter(None, (repo.overflowed, repo.claims.give_up())), default=None)
+            return self._resync(repo, "not-proven")
+        claimed = repo.claims.proving.pop(path)
+        commands: list[Command] = []
+        if proof.rev < claimed:
+            commands.append(Drop(did, "not-proven", f"its host has rev {proof.rev}, {claimed} was claimed"))
+        if repo.rev is None or proof.rev > repo.rev:
+            commands += self._apply_ahead(repo, RecordState.of_proof(proof, collection, rkey))
+        return commands
+
+    def account_confirmed(self, did: Did, *, active: bool, status: str | None) -> list[Command]:
+        """Take what the account's own host says of it."""
+        repo = self._repos.get(did)
+        return [] if repo is None else self._set_account(repo, active, status, confirmed=True)
 
     def tick(self, now: int) -> list[Command]:
         """Ask again for the identities whose time has come. Call it every few seconds."""
@@ -257,14 +281,14 @@ class Engine:
 
     # Inside
 
-    def _note_early(self, repo: _Repo, rev: str, now: int) -> None:
+    def _note_early(self, repo: TrackedRepo, rev: str, now: int) -> None:
         """Look at a repo again once a rev that was refused is not ahead any more: the clock may be wrong."""
         due = Tid(rev).micros - MAX_FUTURE
         if repo.looked_early_at is not None:
             due = max(due, min(repo.looked_early_at, now) + EARLY_INTERVAL)
         self._early[repo.did] = min(due, self._early.get(repo.did, due))
 
-    def _news(self, repo: _Repo, event: _RepoNews, host: str | None, now: int) -> list[Command]:
+    def _news(self, repo: TrackedRepo, event: RepoNews, host: str | None, now: int) -> list[Command]:
         if not repo.active:
             return [Drop(repo.did, "account-inactive")]
         if repo.rev is not None and event.rev <= repo.rev:
@@ -279,14 +303,14 @@ class Engine:
             return []
         return self._judge(repo, event, host, now)
 
-    def _judge(self, repo: _Repo, event: _RepoNews, host: str | None, now: int) -> list[Command]:
+    def _judge(self, repo: TrackedRepo, event: RepoNews, host: str | None, now: int) -> list[Command]:
         """Judge an event of a repo for which nothing else waits."""
         if repo.rev is not None and event.rev <= repo.rev:
             return [Drop(repo.did, "old-rev")]
-        if repo.key is None:
+        if repo.key is None or not 0 <= now - repo.resolved_at < MAX_IDENTITY_AGE:
             self._wait(repo, event, host, first=True)
             repo.awaits_identity = True
-            return [] if repo.fetching else [self._fetch(repo, force=False)]
+            return [] if repo.fetching else [self._fetch(repo, force=repo.key is not None)]
         if host is not None and host != repo.pds:
             return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
         try:
@@ -302,17 +326,17 @@ class Engine:
             self._wait(repo, event, host, first=True)
             return self._resync(repo, "prev-data-mismatch")
         repo.rev, repo.data = commit.rev, commit.data
-        return [Apply(commit)]
+        return [Apply(repo.claims.pass_by(commit))]
 
-    def _judge_sync(self, repo: _Repo, event: SyncEvent, key: PublicKey, now: int) -> list[Command]:
+    def _judge_sync(self, repo: TrackedRepo, event: SyncEvent, key: PublicKey, now: int) -> list[Command]:
         signed = prove_sync(event, key, now)
-        if signed.data != repo.data:
+        if signed.data != repo.data or repo.claims.ahead:
             return self._resync(repo, "sync")
         since, repo.rev = repo.rev, signed.rev
         return [Apply(ProvenCommit(repo.did, signed.rev, since, signed.data, signed.data, ()))]
 
     def _doubt(
-        self, repo: _Repo, event: _RepoNews, host: str | None, error: Rejected, now: int
+        self, repo: TrackedRepo, event: RepoNews, host: str | None, error: Rejected, now: int
     ) -> list[Command]:
         """Refresh the identity before an event is refused; refuse it where that was just done."""
         if repo.retried is event:
@@ -322,9 +346,13 @@ class Engine:
             repo.awaits_identity = True
             self._wait(repo, event, host, first=True)
             return [self._fetch(repo, force=True)]
-        repo.suspected = True
-        self._due.setdefault(repo.did, repo.refreshed_at + REFRESH_INTERVAL)
+        self._suspect(repo, repo.refreshed_at)
         return [Drop(repo.did, error.reason, error.detail)]
+
+    def _suspect(self, repo: TrackedRepo, refreshed_at: int) -> None:
+        """Look again when the document may be asked for again."""
+        repo.suspected = True
+        self._due.setdefault(repo.did, refreshed_at + REFRESH_INTERVAL)
 
     def _identity_event(self, did: Did) -> list[Command]:
         repo = self._repos.get(did)
@@ -338,28 +366,87 @@ class Engine:
         return [*commands, self._fetch(repo, force=True)]
 
     @staticmethod
-    def _fetch(repo: _Repo, *, force: bool) -> FetchIdentity:
+    def _fetch(repo: TrackedRepo, *, force: bool) -> FetchIdentity:
         repo.fetching = True
         return FetchIdentity(repo.did, force)
 
-    def _account_event(self, event: AccountEvent) -> list[Command]:
-        repo = self._repos.get(event.did)
-        if repo is None or (repo.active, repo.status) == (event.active, event.status):
+    def _claim(self, repo: TrackedRepo, claim: ClaimEvent, now: int) -> list[Command]:
+        if not repo.active:
+            return [Drop(repo.did, "account-inactive")]
+        if (repo.rev is not None and claim.rev <= repo.rev) or repo.claims.covers(claim.path, claim.rev):
+            return [Drop(repo.did, "old-rev")]
+        try:
+            check_rev(claim.rev, now)
+        except Rejected as error:
+            self._note_early(repo, claim.rev, now)
+            return [Drop(repo.did, error.reason, error.detail)]
+        asked = claim.path in repo.claims.proving
+        if claim.is_complete and not asked and not repo.resyncing:
+            return self._apply_ahead(repo, RecordState.of_claim(claim))
+        repo.claims.proving[claim.path] = claim.rev
+        if repo.resyncing:
+            if len(repo.claims.proving) > MAX_WAITING:
+                repo.overflowed = max(filter(None, (repo.overflowed, repo.claims.give_up())), default=None)
             return []
-        was_active, repo.active, repo.status = repo.active, event.active, event.status
-        commands: list[Command] = [AccountStatus(event.did, event.active, event.status)]
-        if not event.active:
+        if len(repo.claims.proving) > MAX_PROVING:
+            return self._resync(repo, "overflow")
+        return [] if asked else [Prove(repo.did, claim.collection, claim.rkey)]
+
+    def _apply_ahead(self, repo: TrackedRepo, state: RecordState) -> list[Command]:
+        repo.claims.ahead[state.collection, state.rkey] = state.rev
+        commands: list[Command] = [ApplyRecord(state)]
+        if len(repo.claims.ahead) > MAX_AHEAD:
+            commands += self._resync(repo, "overflow")
+        return commands
+
+    def _account_event(
+        self, repo: TrackedRepo, event: AccountEvent, host: str | None, now: int
+    ) -> list[Command]:
+        if host is None or host == repo.pds:
+            return self._set_account(repo, event.active, event.status, confirmed=host is not None)
+        if repo.pds is not None and not repo.fetching:
+            if repo.refreshed_at is not None and now - repo.refreshed_at < REFRESH_INTERVAL:
+                self._suspect(repo, repo.refreshed_at)
+                return [Drop(repo.did, "wrong-host", f"from {host}")]
+            repo.refreshed_at = now
+        repo.account = (event, host)
+        return [] if repo.fetching else [self._fetch(repo, force=repo.pds is not None)]
+
+    def _judge_account(self, repo: TrackedRepo) -> list[Command]:
+        """Take, or refuse, what a host said of an account when it was not known to be the account's."""
+        if repo.account is None:
+            return []
+        (event, host), repo.account = repo.account, None
+        if host != repo.pds:
+            return [Drop(repo.did, "wrong-host", f"from {host}")]
+        return self._set_account(repo, event.active, event.status, confirmed=True)
+
+    def _set_account(
+        self, repo: TrackedRepo, active: bool, status: str | None, *, confirmed: bool
+    ) -> list[Command]:
+        ends = status == "deleted" and not active
+        if (repo.active, repo.status) == (active, status) and not (
+            ends and confirmed and repo.sync != "unknown"
+        ):
+            return []
+        was_active, repo.active, repo.status = repo.active, active, status
+        commands: list[Command] = [AccountStatus(repo.did, active, status)]
+        if not active:
             self._clear(repo)
+            repo.claims.clear()
             repo.resyncing, repo.resync_again, repo.overflowed = False, False, None
             repo.sync = "desynchronized"
-            if event.status == "deleted":
+            if ends and confirmed:
                 repo.rev = repo.data = None
                 repo.sync = "unknown"
+                commands.append(Purge(repo.did))
+            elif ends:
+                commands.append(ConfirmStatus(repo.did))
         elif not was_active:
             commands += self._resync(repo, "reactivated")
         return commands
 
-    def _resync(self, repo: _Repo, reason: ResyncReason) -> list[Command]:
+    def _resync(self, repo: TrackedRepo, reason: ResyncReason) -> list[Command]:
         repo.sync = "desynchronized"
         if repo.resyncing:
             repo.resync_again = True
@@ -369,7 +456,7 @@ class Engine:
         repo.attempt = self._attempts
         return [Resync(repo.did, reason, repo.attempt)]
 
-    def _drain(self, repo: _Repo, now: int) -> list[Command]:
+    def _drain(self, repo: TrackedRepo, now: int) -> list[Command]:
         commands: list[Command] = []
         while not repo.blocked:
             if repo.overflowed is not None:
@@ -380,12 +467,12 @@ class Engine:
             if not repo.waiting:
                 break
             event, host = repo.waiting.popleft()
-            self._weigh(repo, -_size(event))
+            self._weigh(repo, -size_of(event))
             commands += self._judge(repo, event, host, now)
         return commands
 
-    def _wait(self, repo: _Repo, event: _RepoNews, host: str | None, *, first: bool = False) -> None:
-        size = _size(event)
+    def _wait(self, repo: TrackedRepo, event: RepoNews, host: str | None, *, first: bool = False) -> None:
+        size = size_of(event)
         if (
             len(repo.waiting) >= MAX_WAITING_EVENTS
             or repo.waiting_bytes + size > MAX_WAITING_BYTES
@@ -401,15 +488,10 @@ class Engine:
             repo.waiting.append((event, host))
         self._weigh(repo, size)
 
-    def _clear(self, repo: _Repo) -> None:
+    def _clear(self, repo: TrackedRepo) -> None:
         repo.waiting.clear()
         self._weigh(repo, -repo.waiting_bytes)
 
-    def _weigh(self, repo: _Repo, size: int) -> None:
+    def _weigh(self, repo: TrackedRepo, size: int) -> None:
         repo.waiting_bytes += size
         self._waiting_bytes += size
-
-
-def _size(event: _RepoNews) -> int:
-    ops: Iterable[str] = [op.path for op in event.ops] if isinstance(event, CommitEvent) else ()
-    return len(event.blocks) + sum(map(len, ops)) + 500

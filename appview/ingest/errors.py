@@ -29,6 +29,7 @@ Reason = Literal[
     "malformed-car",  # the CAR cannot be read
     "malformed-frame",  # the message cannot be read
     "missing-block",  # a block that the proof needs is not there
+    "not-proven",  # a claim that its author's host does not confirm
     "no-prev",  # an operation or commit without the value before it (a host before Sync 1.1)
     "old-rev",  # a rev that is not above the last one: a replay
     "op-mismatch",  # the operations are not what the trees say

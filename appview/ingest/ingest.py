@@ -6,24 +6,28 @@ import asyncio
 import random
 from collections import Counter
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from appview.http.client import HttpClient
+from appview.identity.handles import Handles
 from appview.identity.resolver import Resolver
 from appview.ingest.backfill import RETRY, Backfill
 from appview.ingest.committer import Committer
 from appview.ingest.declarations import Declarations
+from appview.ingest.discovery import Discovery
 from appview.ingest.engine import Engine
+from appview.ingest.feeds import Feed
 from appview.ingest.fetch import RepoFetcher
 from appview.ingest.frames import frame_time
+from appview.ingest.hosts import Hosts
 from appview.ingest.pipeline import Pipeline
-from appview.ingest.queues import ByteQueue
+from appview.ingest.prover import Prover
 from appview.ingest.reconcile import Reconciler
 from appview.ingest.repairs import Repairs
-from appview.ingest.source import Firehose, endpoint
+from appview.ingest.stream import Letter
+from appview.source_lines import parse_source
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,11 +36,10 @@ if TYPE_CHECKING:
     from appview.clock import Clock
     from appview.control import Control
     from appview.ingest.backoff import Backoff, Random
-    from appview.ingest.source import Item
     from appview.memory.pool import SpacePool
     from appview.settings import Settings
+    from appview.source_lines import SourceLine
 
-TAKE: Final = 256  # items taken from a queue at once
 DRAIN_SECONDS: Final = 10.0  # what is gathered gets this long to reach the disk at the end
 
 log = structlog.get_logger(__name__)
@@ -76,6 +79,7 @@ class Ingest:
             Engine(),
             self._committer,
             resolver,
+            Handles(self._client, clock, development=settings.allow_loopback),
             self._declarations,
             clock,
             open_registration=open_registration,
@@ -83,8 +87,10 @@ class Ingest:
         self._reconciler = Reconciler(
             control, access, pool, self._committer, self._pipeline, self._declarations, repairs, clock
         )
+        hosts = Hosts()
+        fetcher = RepoFetcher(self._client, resolver, clock, settings.data, hosts=hosts)
         self._backfill = Backfill(
-            RepoFetcher(self._client, resolver, clock, settings.data),
+            fetcher,
             self._pipeline,
             self._reconciler,
             self._declarations,
@@ -98,8 +104,32 @@ class Ingest:
         self._declarations.changed = self._reconciler.reconcile
         self._pipeline.wanted = self._backfill.want
         self._pipeline.purge = self._reconciler.purge
-        self._queues: dict[str, ByteQueue[Item]] = {}
-        self._firehoses: dict[str, Firehose] = {}
+        self._prover = Prover(fetcher, self._pipeline, self._backfill, random=rng, sleep=sleep)
+        self._pipeline.prove = self._prover.want
+        self._feeds = [
+            Feed(
+                line,
+                self._client,
+                control,
+                self._pipeline,
+                self._committer,
+                clock,
+                random=rng,
+                sleep=sleep,
+            )
+            for line in map(parse_source, settings.source)
+        ]
+        # Where registration is closed, every authority is known by name.
+        origins = dict.fromkeys(feed.line.discover for feed in self._feeds if open_registration)
+        self._discovery = Discovery(
+            tuple(origin for origin in origins if origin is not None),
+            self._client,
+            hosts,
+            control,
+            self._pipeline,
+            clock,
+            random=rng,
+        )
 
     async def prepare(self) -> None:
         """Look at the files before anybody opens a space."""
@@ -123,15 +153,13 @@ class Ingest:
         async with self._client, asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(part.run(), name=type(part).__name__)
-                for part in (self._committer, self._pipeline, self._backfill)
+                for part in (self._committer, self._pipeline, self._backfill, self._prover)
             ]
             async with self._pipeline.lock:
                 await self._committer.insist(self._reconciler.reconcile)
             tasks.append(group.create_task(self._reconciler.run(), name="Reconciler"))
-            sources = [
-                group.create_task(self._follow(endpoint(source)), name=f"source {source}")
-                for source in self._settings.source
-            ]
+            sources = [group.create_task(feed.run(), name=f"source {feed.line.name}") for feed in self._feeds]
+            sources.append(group.create_task(self._discovery.run(), name="Discovery"))
             await self._stop.wait()
             await _cancel(sources)
             with suppress(TimeoutError):
@@ -139,38 +167,12 @@ class Ingest:
                     await self._committer.flush()
             await _cancel(tasks)
 
-    async def _follow(self, source: str) -> None:
-        position = await self._control.cursor(source)
-        queue: ByteQueue[Item] = ByteQueue()
-        firehose = Firehose(
-            source, self._client, partial(_put, queue), position, random=self._rng, sleep=self._sleep
-        )
-        self._queues[source], self._firehoses[source] = queue, firehose
-        async with asyncio.TaskGroup() as group:
-            group.create_task(firehose.run(), name=f"read {source}")
-            while True:
-                await self._pipeline.take(source, await queue.get_some(TAKE))
-
     def status(self) -> dict[str, Any]:
         """Tell what is going on, for logs and metrics."""
         engine = self._pipeline.engine
         waiting, waiting_bytes = engine.waiting
-        now = asyncio.get_running_loop().time()
         return {
-            "sources": {
-                source: {
-                    "connected": firehose.connected,
-                    "reconnects": firehose.reconnects,
-                    "position": firehose.position,
-                    "silent seconds": None
-                    if firehose.heard_at is None
-                    else round(now - firehose.heard_at, 1),
-                    "queued": len(self._queues[source]),
-                    "queued_bytes": self._queues[source].bytes,
-                    **self._progress(source, firehose.position),
-                }
-                for source, firehose in self._firehoses.items()
-            },
+            "sources": {feed.line.name: self._progress(feed.line, feed.status()) for feed in self._feeds},
             "events": dict(self._pipeline.events),
             "rejects": dict(self._pipeline.rejects),
             "records": dict(self._committer.outcomes),
@@ -182,6 +184,9 @@ class Ingest:
                 "synchronized": sum(row.sync_state == "synchronized" for row in self._pipeline.rows.values()),
                 "to fetch": self._backfill.waiting,
                 "fetches": dict(self._backfill.outcomes),
+                "proofs": dict(self._prover.outcomes),
+                "to prove": self._prover.waiting,
+                "listed": dict(self._discovery.outcomes),
                 "waiting events": waiting,
                 "waiting bytes": waiting_bytes,
             },
@@ -189,23 +194,24 @@ class Ingest:
             "failing": self._committer.failing,
         }
 
-    def _progress(self, source: str, position: int) -> dict[str, Any]:
+    def _progress(self, line: SourceLine, status: dict[str, Any]) -> dict[str, Any]:
         """Tell how far a source is behind: its last event when it was taken, what is on disk in seq."""
-        taken_at, item = self._pipeline.taken.get(source, (None, None))
-        said = frame_time(item) if isinstance(item, bytes) else None
-        written = self._committer.written.get(source)
+        taken_at, item = self._pipeline.taken.get(line.name, (None, None))
+        said = position = None
+        if isinstance(item, bytes):
+            said, position = frame_time(item), status.get("position")
+        elif isinstance(item, Letter) and line.kind == "jetstream":
+            said = item.position
+        written = self._committer.written.get(line.name)
         return {
+            **status,
             "last event": taken_at,
             "lag seconds": None
             if said is None or taken_at is None
             else max(0.0, (taken_at - said) / 1_000_000),
             "written": written,
-            "lag seq": None if written is None else max(0, position - written),
+            "lag seq": None if written is None or position is None else max(0, position - written),
         }
-
-
-async def _put(queue: ByteQueue[Item], item: Item) -> None:
-    await queue.put(item, len(item) if isinstance(item, bytes) else 0)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -19,21 +19,27 @@ import structlog
 
 from appview.control import RepoRow, SyncState
 from appview.errors import AppviewError
+from appview.ingest.claims import ClaimEvent
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
+    ApplyRecord,
+    ConfirmStatus,
     Drop,
     FetchIdentity,
     IdentityChanged,
+    Prove,
+    Purge,
     RepoState,
     Resync,
     Untracked,
 )
 from appview.ingest.errors import MalformedFrame
-from appview.ingest.frames import AccountEvent, CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
+from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
 from appview.ingest.pending import Pending
 from appview.ingest.roster import Roster
-from appview.ingest.route import RecordChange, judge_config, refusals, route_commit
+from appview.ingest.route import RecordChange, judge_config, refusals, route_commit, route_record
+from appview.ingest.stream import Letter
 from appview.memory.values import Visibility
 from lexicons.data import cid_from_text, cid_text
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY, NAMESPACE
@@ -42,14 +48,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from appview.clock import Clock
+    from appview.identity.documents import Identity
+    from appview.identity.handles import Handles
     from appview.identity.resolver import Resolver
-    from appview.ingest.commands import Command
+    from appview.ingest.claims import RecordState
+    from appview.ingest.commands import Command, ResyncReason
     from appview.ingest.commits import ProvenCommit
     from appview.ingest.committer import Committer
     from appview.ingest.declarations import Declarations
     from appview.ingest.engine import Engine
+    from appview.ingest.frames import Event
     from appview.ingest.route import Stray
-    from appview.ingest.source import Gap, Item
+    from appview.ingest.stream import Gap, Item
     from appview.memory.values import RepoUpdate
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
@@ -68,7 +78,8 @@ log = structlog.get_logger(__name__)
 class Pipeline:
     """The engine with its hands. `lock` is held by whoever changes what it holds.
 
-    `wanted(did)` is called when a repo must be fetched; `purge(did)` when an account is gone.
+    `wanted(did)` is called when a repo must be fetched, or an account's status be asked for; `prove(command)`
+    when a record must be proven; `purge(did)` when an account is gone.
     """
 
     def __init__(
@@ -76,6 +87,7 @@ class Pipeline:
         engine: Engine,
         committer: Committer,
         resolver: Resolver,
+        handles: Handles,
         declarations: Declarations,
         clock: Clock,
         *,
@@ -90,13 +102,16 @@ class Pipeline:
         self.attempts: dict[Did, int] = {}  # the engine's number of the resync it waits for
         self.turns: Counter[Did] = Counter()  # how often an account came or went since the start
         self.taken: dict[str, tuple[int, Item]] = {}  # when a source's last event was taken, and what it was
+        self.reasons: dict[Did, ResyncReason] = {}  # and why
         self.lock = asyncio.Lock()
         self.events: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
         self.wanted: Callable[[Did], None] = lambda _did: None
+        self.prove: Callable[[Prove], None] = lambda _command: None
         self.purge: Callable[[Did], Awaitable[None]] | None = None
         self._committer = committer
         self._resolver = resolver
+        self._handles = handles
         self._declarations = declarations
         self._clock = clock
         self._open_registration = open_registration
@@ -113,13 +128,19 @@ class Pipeline:
 
     # Frames
 
-    async def take(self, source: str, items: list[Item]) -> None:
-        """Take what a source brought, and note how far that is."""
+    async def take(self, source: str, items: list[Item], host: str | None = None) -> None:
+        """Take what a source brought, and note how far that is. `host`: the PDS that speaks for itself."""
         async with self.lock:
             for start in range(0, len(items), BATCH_FRAMES):
                 group = items[start : start + BATCH_FRAMES]
                 for item in group:
-                    await (self._frame(item) if isinstance(item, bytes) else self._gap(source, item))
+                    match item:
+                        case bytes():
+                            await self._frame(item, host)
+                        case Letter():
+                            await self._letter(item)
+                        case _:
+                            await self._gap(source, item)
                 last = next(
                     ((seq, item) for item in reversed(group) if (seq := _seq(item)) is not None), None
                 )
@@ -129,10 +150,10 @@ class Pipeline:
                 await self._committer.room()
         await asyncio.sleep(0)
 
-    async def _frame(self, frame: bytes) -> None:
+    async def _frame(self, frame: bytes, host: str | None) -> None:
         """Take one message. Whatever is wrong with it, the next one comes."""
         try:
-            await self._event(frame)
+            await self._read(frame, host)
         except Exception as error:  # a message that breaks the program must not stop the stream
             self.events["broken"] += 1
             log.exception("an event is given up", error=repr(error), bytes=len(frame))
@@ -140,34 +161,51 @@ class Pipeline:
             if did is not None:
                 await self.carry_out(self.engine.desynchronize(did))
 
-    async def _event(self, frame: bytes) -> None:
+    async def _letter(self, letter: Letter) -> None:
+        """Take one message that was read already. Whatever is wrong with it, the next one comes."""
+        if letter.problem:
+            await self._malformed(letter.did, letter.problem)
+        for event in letter.events:
+            try:
+                await self._event(event, None)
+            except Exception as error:  # as above
+                self.events["broken"] += 1
+                log.exception("an event is given up", error=repr(error), bytes=letter.size)
+                await self.carry_out(self.engine.desynchronize(event.did))
+
+    async def _read(self, frame: bytes, host: str | None) -> None:
         if not concerns(frame, _NEEDLE, self.engine.tracked):
             self.events["not ours"] += 1
             return
         try:
             event = parse_frame(frame)
         except MalformedFrame as error:
-            self.reject("malformed-frame", error.did, str(error))
-            await self.carry_out(self.engine.malformed(error.did, str(error)))
+            await self._malformed(error.did, str(error))
             return
         if event is None:
             self.events["unknown"] += 1
             return
+        await self._event(event, host)
+
+    async def _event(self, event: Event | ClaimEvent, host: str | None) -> None:
         self.events[type(event).__name__] += 1
-        commands = self.engine.receive(event, self._clock())
+        commands = self.engine.receive(event, self._clock(), host)
         if commands:
             await self.carry_out(commands)
-        elif isinstance(event, CommitEvent | SyncEvent):
+        elif isinstance(event, CommitEvent | SyncEvent | ClaimEvent):
             self.note(event.did)  # it waits
+
+    async def _malformed(self, did: Did | None, problem: str) -> None:
+        self.reject("malformed-frame", did, problem)
+        await self.carry_out(self.engine.malformed(did, problem))
 
     async def _gap(self, source: str, gap: Gap) -> None:
         """Compare every repo with its host: something may have been lost here."""
         log.warning("events may be missing", source=source, reason=gap.reason, repos=len(self.rows))
         for did, row in list(self.rows.items()):
-            await self.carry_out(self.engine.desynchronize(did))
+            await self.carry_out(self.engine.desynchronize(did, "gap"))
             if row.status != "active":  # it may have come back unheard
-                self.note(did, retry_at=self._clock())
-                self.wanted(did)
+                self.ask_status(did)
 
     # Commands
 
@@ -177,11 +215,16 @@ class Pipeline:
             match command:
                 case Apply(commit):
                     await self._apply(commit)
+                case ApplyRecord(state):
+                    await self._apply_record(state)
+                case Prove(did):
+                    self.note(did)
+                    self.prove(command)
                 case FetchIdentity(did, force):
                     self.note(did)
                     self._start_look_up(did, force)
                 case Resync(did, reason, attempt):
-                    self.attempts[did] = attempt
+                    self.attempts[did], self.reasons[did] = attempt, reason
                     self.events["resync"] += 1
                     log.info("fetching repo", did=did, reason=reason)
                     if reason == "reactivated":
@@ -190,7 +233,13 @@ class Pipeline:
                         self.note(did)
                     self.wanted(did)
                 case AccountStatus(did, active, status):
-                    await self._account(did, "active" if active else status or "inactive")
+                    self._account(did, "active" if active else status or "inactive")
+                case Purge(did):
+                    self.note(did)
+                    if self.purge is not None:
+                        await self.purge(did)
+                case ConfirmStatus(did):
+                    self.ask_status(did)
                 case IdentityChanged(did):
                     self._resolver.forget(did)
                 case Untracked(did, event):
@@ -228,6 +277,20 @@ class Pipeline:
                 await self._declarations.follow(declared)
         self.note(did)
 
+    async def _apply_record(self, state: RecordState) -> None:
+        did = state.did
+        cid = None if state.cid is None else cid_text(state.cid)
+        change = RecordChange(state.collection, state.rkey, cid, state.record)
+        if state.collection == MEMORY:
+            updates = route_record(did, state.rev, change, self.roster.of(did))
+            self.count_refusals(did, updates)
+            self._send(did, updates, len(state.record or b""))
+        elif state.collection == CONFIG:
+            declared = judge_config(did, state.rev, change)
+            if declared is not None:
+                await self._declarations.follow(declared)
+        self.note(did)
+
     def _send(self, did: Did, updates: Mapping[SpaceUri, RepoUpdate], size: int) -> None:
         """Hand updates on, but for the spaces that wait for the author's whole repo."""
         waiting = self.pending.spaces(did)
@@ -238,34 +301,39 @@ class Pipeline:
         self._committer.add(updates, size)
 
     async def account(self, did: Did, *, active: bool, status: str | None) -> None:
-        """Take what the account's own host says of it for an event. The lock is held."""
-        now = self._clock()
-        await self.carry_out(self.engine.receive(AccountEvent(0, did, active, status, ""), now))
+        """Take what the account's own host says of it. The lock is held."""
+        await self.carry_out(self.engine.account_confirmed(did, active=active, status=status))
 
-    async def _account(self, did: Did, status: str) -> None:
+    def _account(self, did: Did, status: str) -> None:
         log.info("account status", did=did, status=status)
         self.events[f"account {status}"] += 1
         self.turns[did] += 1
-        if status == "deleted" and self.purge is not None:
-            self.note(did, status=status)
-            await self.purge(did)
-            return
         visibility = Visibility(did, status != "active")
         self._committer.add(dict.fromkeys(self.roster.of(did), visibility), 0)
         self.note(did, status=status)
 
-    async def _untracked(self, did: Did, event: CommitEvent) -> None:
-        """Follow an account that seems to declare a space: whether it does, its repo says."""
-        declares = any(op.path == _CONFIG_PATH and op.cid is not None for op in event.ops)
-        if not (declares and self._open_registration):
+    async def _untracked(self, did: Did, event: CommitEvent | ClaimEvent) -> None:
+        if not (_declares(event) and self._open_registration):
             self.events["not a writer"] += 1
-            return
-        if len(self.rows) - len(self.roster.followed) >= MAX_CANDIDATES:
+        elif await self.consider(did):
+            await self.carry_out(self.engine.receive(event, self._clock()))
+
+    @property
+    def candidates(self) -> int:
+        """How many accounts that may declare a space are not looked into yet."""
+        return len(self.rows) - len(self.roster.followed)
+
+    async def consider(self, did: Did) -> bool:
+        """Follow an account that seems to declare a space: whether it does, its repo says. The lock is
+        held."""
+        if did in self.rows:
+            return False
+        if self.candidates >= MAX_CANDIDATES:
             self.reject("too many candidates", did, "waiting to see whether they declare a space")
-            return
+            return False
         log.info("an account may declare a space", did=did)
         await self.follow(RepoRow(did, self._clock()))
-        await self.carry_out(self.engine.receive(event, self._clock()))
+        return True
 
     async def follow(self, row: RepoRow) -> None:
         """Track a repo from what is noted of it. The lock is held."""
@@ -283,6 +351,13 @@ class Pipeline:
             None if row.status == "active" else row.status,
         )
         await self.carry_out(self.engine.track(row.did, state))
+        if row.status != "active":
+            self.ask_status(row.did, row.retry_at)  # nobody may say when it is back, or that it is gone
+
+    def ask_status(self, did: Did, due: int | None = None) -> None:
+        """Have the account's own host asked for its status: now, unless a time is named. The lock is held."""
+        self.note(did, retry_at=self._clock() if due is None else due)
+        self.wanted(did)
 
     def unfollow(self, did: Did) -> None:
         """Forget a repo. The lock is held."""
@@ -290,6 +365,7 @@ class Pipeline:
         self.rows.pop(did, None)
         self.attempts.pop(did, None)
         self.turns.pop(did, None)
+        self.reasons.pop(did, None)
         self.pending.drop(did)
 
     # Identities
@@ -316,9 +392,31 @@ class Pipeline:
                 return
             commands = self.engine.identity_resolved(did, answer, self._clock())
             if identity is not None:
-                self.note(did, pds=identity.pds, handle=identity.handle)
+                self.note(did, pds=identity.pds)
+                self.check_handle(identity, fresh=force)
             await self.carry_out(commands)
             self.note(did)
+
+    def check_handle(self, identity: Identity, *, fresh: bool = False) -> None:
+        """Find out whether the handle that a document claims is the account's, and note it. The lock is
+        held."""
+        row = self.rows.get(identity.did)
+        if row is None or self._group is None:
+            return
+        if row.handle is not None and row.handle != identity.handle:
+            self.note(identity.did, handle=None)
+        self._group.create_task(self._check_handle(identity, fresh), name=f"handle of {identity.did}")
+
+    async def _check_handle(self, identity: Identity, fresh: bool) -> None:
+        try:
+            handle = await self._handles.verified(identity, fresh=fresh)
+        except Exception:  # nothing that a name server answers may end the program
+            log.exception("handle cannot be verified", did=identity.did)
+            return
+        async with self.lock:
+            row = self.rows.get(identity.did)
+            if row is not None and row.handle != handle:
+                self.note(identity.did, handle=handle)
 
     # What is known of a repo
 
@@ -364,7 +462,15 @@ class Pipeline:
 
 
 def _seq(item: Item) -> int | None:
-    return frame_seq(item) if isinstance(item, bytes) else None
+    if isinstance(item, bytes):
+        return frame_seq(item)
+    return item.position if isinstance(item, Letter) else None
+
+
+def _declares(event: CommitEvent | ClaimEvent) -> bool:
+    if isinstance(event, ClaimEvent):
+        return event.path == (CONFIG, CONFIG_RKEY) and event.cid is not None
+    return any(op.path == _CONFIG_PATH and op.cid is not None for op in event.ops)
 
 
 def _did_of(frame: bytes) -> Did | None:

@@ -70,7 +70,7 @@ class Reconciler:
 
     async def run(self) -> None:
         """Look for changes, until cancelled."""
-        seen = await self._version()
+        seen: tuple[int, int] | None = None  # what changed since the first look has to be looked for
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
@@ -148,7 +148,7 @@ class Reconciler:
         state = self._pipeline.engine.state(did)
         if state is not None:
             self._committer.add({space: Visibility(did, not state.active)}, 0)
-        self._pipeline.pending.begin(did, space, state.rev if state is not None else None)
+        self._pipeline.pending.begin(did, space, state.reached if state is not None else None)
         self._pipeline.wanted(did)
 
     async def _withdraw(self, space: SpaceUri, did: Did, scope: Scope) -> None:

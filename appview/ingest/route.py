@@ -9,7 +9,7 @@ there. A config record speaks for its own author's space only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from appview.memory.scope import Attribute
@@ -169,6 +169,15 @@ def route_commit(
         space: RepoUpdate(author, rev, tuple(made), tree, scope=scopes[space])
         for space, made in changes.items()
     }
+
+
+def route_record(
+    author: Did, rev: str, record: RecordChange, scopes: Mapping[SpaceUri, Scope]
+) -> dict[SpaceUri, RepoUpdate]:
+    """Turn one memory record, known as of `rev` when the commits before it may not be, into an update for
+    each space it changes."""
+    updates = route_commit(author, rev, None, [record], scopes)
+    return {space: replace(update, partial=True) for space, update in updates.items()}
 
 
 def route_repo(

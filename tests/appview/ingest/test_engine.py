@@ -14,15 +14,18 @@ from appview.ingest.commands import (
     AccountStatus,
     Apply,
     Command,
+    ConfirmStatus,
     Drop,
     FetchIdentity,
     IdentityChanged,
+    Purge,
     RepoState,
     Resync,
     Untracked,
 )
 from appview.ingest.engine import (
     IDENTITY_RETRY,
+    MAX_IDENTITY_AGE,
     MAX_IDENTITY_RETRY,
     MAX_WAITING_BYTES,
     MAX_WAITING_EVENTS,
@@ -360,6 +363,7 @@ def test_a_repo_fetched_before_its_account_was_deleted_is_not_wanted_any_more() 
     assert desk.engine.is_current(desk.did, old.attempt)
     desk.account.active, desk.account.status = False, "deleted"
     desk.receive(desk.account.account_frame(1))
+    desk.engine.account_confirmed(desk.did, active=False, status="deleted")
     assert not desk.engine.is_current(desk.did, old.attempt)
     assert desk.engine.state(desk.did) == RepoState(None, None, "unknown", False, "deleted")
     desk.account.active, desk.account.status = True, None
@@ -399,6 +403,93 @@ def test_late_events_of_an_old_host_are_refused_after_a_look_at_the_document() -
     assert only(desk.receive(late, old), Drop).reason == "wrong-host"
     assert applied(desk.receive(late, new)) == ["r6"]
     assert applied(desk.receive(desk.draft())) == ["r7"]  # from a relay
+
+
+def test_an_account_is_ended_by_its_own_host_alone() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "deleted"
+    status, confirm = desk.receive(desk.account.account_frame(1))  # from a relay
+    assert isinstance(status, AccountStatus) and not status.active
+    assert isinstance(confirm, ConfirmStatus)
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.rev == desk.account.rev
+    _, purge = desk.engine.account_confirmed(desk.did, active=False, status="deleted")
+    assert isinstance(purge, Purge)
+    assert desk.engine.account_confirmed(desk.did, active=False, status="deleted") == []
+    assert desk.engine.state(desk.did) == RepoState(None, None, "unknown", False, "deleted")
+
+
+def test_an_account_that_was_not_deleted_after_all_is_back() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "deleted"
+    desk.receive(desk.account.account_frame(1))
+    status, resync = desk.engine.account_confirmed(desk.did, active=True, status=None)
+    assert isinstance(status, AccountStatus) and status.active
+    assert desk.resynced(resync) == []
+    assert desk.sync == "synchronized"
+
+
+def test_its_own_host_needs_no_confirmation() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "deleted"
+    _, purge = desk.receive(desk.account.account_frame(1), desk.account.pds)
+    assert isinstance(purge, Purge)
+
+
+def test_another_host_says_nothing_of_an_account() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "takendown"
+    frame = desk.account.account_frame(1)
+    assert only(desk.receive(frame, "https://other.example.com"), FetchIdentity).force
+    assert only(desk.resolve(), Drop).reason == "wrong-host"
+    assert only(desk.receive(frame, "https://other.example.com"), Drop).reason == "wrong-host"
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.active
+
+
+def test_the_host_that_an_account_moved_to_speaks_for_it() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status, desk.account.pds = (
+        False,
+        "deactivated",
+        "https://new.example.com",
+    )
+    desk.receive(desk.account.account_frame(1), "https://new.example.com")
+    assert only(desk.resolve(), AccountStatus).status == "deactivated"
+
+
+def test_an_account_that_its_new_host_hides_is_not_fetched_before_it_is_back() -> None:
+    desk = Desk()
+    old, new = "https://pds.example.com", "https://new.example.com"
+    desk.receive(desk.account.account_frame(1), "https://other.example.com")
+    desk.resolve()
+    assert only(desk.receive(desk.draft(), new), Drop).reason == "wrong-host"  # looked at within the minute
+    desk.account.active, desk.account.status, desk.account.pds = False, "deactivated", new
+    desk.receive(desk.account.identity_frame(2), old)
+    desk.receive(desk.account.account_frame(3), new)
+    assert only(desk.resolve(), AccountStatus).status == "deactivated"
+    desk.account.active, desk.account.status = True, None
+    _, resync = desk.receive(desk.account.account_frame(4), new)
+    assert desk.resynced(resync) == []
+    assert desk.sync == "synchronized"
+
+
+def test_a_host_that_hid_an_account_before_it_moved_has_not_the_last_word() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "deactivated"
+    desk.receive(desk.account.account_frame(1), desk.account.pds)
+    desk.account.pds = "https://new.example.com"
+    desk.receive(desk.account.identity_frame(2), desk.account.pds)
+    assert ConfirmStatus(desk.did) in desk.resolve()
+
+
+def test_a_document_is_not_believed_for_longer_than_a_day() -> None:
+    desk = Desk()
+    desk.now += MAX_IDENTITY_AGE - SECOND
+    assert applied(desk.receive(desk.draft())) == ["r4"]
+    desk.now += SECOND
+    assert only(desk.receive(desk.draft()), FetchIdentity).force
+    assert applied(desk.resolve()) == ["r5"]
 
 
 def test_what_waits_is_bounded_and_what_overflows_is_made_good() -> None:

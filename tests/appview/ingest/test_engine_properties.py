@@ -1,9 +1,10 @@
 """The invariants of the engine, under histories that hypothesis makes up.
 
 A small world plays host, directory and shell: it writes to repos, loses, repeats and forges messages, rotates
-keys with and without a word, hides accounts, answers late or with an error. After every step, what was
-applied for a repo must be what that repo held at the rev that the engine names; and once the faults are over,
-what it holds now.
+keys with and without a word, hides accounts, answers late or with an error; beside the firehose, a source
+without proofs makes claims, true ones and others. After every step, what was applied for a repo must be what
+that repo held at the rev that the engine names, but for the records that were proven ahead of it, which must
+be as of their own revs; and once the faults are over, what it holds now.
 """
 
 from __future__ import annotations
@@ -17,23 +18,29 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appview.identity.documents import Identity, read_document
 from appview.identity.errors import InvalidDocument
+from appview.ingest.claims import MAX_AHEAD, MAX_WAITING, ClaimEvent
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
+    ApplyRecord,
     Command,
+    ConfirmStatus,
     Drop,
     FetchIdentity,
     IdentityChanged,
+    Prove,
+    Purge,
     Resync,
     Untracked,
 )
+from appview.ingest.commits import ProvenRecord
 from appview.ingest.engine import MAX_WAITING_TOTAL, REFRESH_INTERVAL, SECOND, Engine
 from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import concerns, parse_frame
 from appview.ingest.snapshots import prove_repo
-from lexicons.syntax import Did
+from lexicons.syntax import Did, Nsid, RecordKey
 from tests.conftest import EXAMPLES
-from tests.network.synthetic import CORRUPTIONS, K256, Account, Write
+from tests.network.synthetic import CORRUPTIONS, K256, Account, Write, tid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +71,7 @@ class World(RuleBasedStateMachine):
         self.hidden: set[str] = set()
         self.fetches: list[FetchIdentity] = []
         self.resyncs: list[tuple[Resync, bytes | None]] = []  # with the repo, once it was fetched
+        self.proofs: list[Prove] = []
         self.sent: list[bytes] = []
 
     @initialize()
@@ -150,6 +158,54 @@ class World(RuleBasedStateMachine):
         self.now += seconds * SECOND
         self.carry_out(self.engine.tick(self.now))
 
+    # A source without proofs
+
+    def claim(self, account: Account, number: int, rev: str, *, trusted: bool) -> None:
+        cid = account.records.get(f"{MEMORY}/{number}")
+        event = ClaimEvent(
+            Did(account.did),
+            rev,
+            Nsid(MEMORY),
+            RecordKey(str(number)),
+            cid,
+            b"" if trusted and cid is not None else None,
+            trusted,
+        )
+        self.carry_out(self.engine.receive(event, self.now))
+
+    @rule(who=which, number=st.integers(0, 9), trusted=st.booleans())
+    def claim_that_is_true(self, who: int, number: int, trusted: bool) -> None:
+        account = self.accounts[who]
+        assert account.rev is not None
+        self.claim(account, number, account.rev, trusted=trusted)
+
+    @rule(who=which, number=st.integers(0, 9))
+    def claim_that_is_a_lie(self, who: int, number: int) -> None:
+        account = self.accounts[who]
+        self.claim(account, number, tid(self.now + 60 * SECOND), trusted=False)
+
+    @precondition(lambda self: self.proofs)
+    @rule(fails=st.booleans())
+    def answer_proof(self, fails: bool) -> None:
+        command = self.proofs.pop(0)
+        account = self.names[command.did]
+        proof = None
+        if not fails and account.rev is not None:
+            cid = account.records.get(f"{command.collection}/{command.rkey}")
+            proof = ProvenRecord(command.did, account.rev, cid, None if cid is None else b"")
+        self.carry_out(self.engine.proven(command.did, command.collection, command.rkey, proof))
+
+    def expected(self, did: Did, rev: str) -> dict[str, bytes]:
+        """Give what a repo held at a rev, with what was proven ahead of that."""
+        held = self.held[did]
+        now = dict(held[rev])
+        for (collection, rkey), ahead in self.engine._repos[did].claims.ahead.items():
+            path = f"{collection}/{rkey}"
+            now.pop(path, None)
+            if path in held[ahead]:
+                now[path] = held[ahead][path]
+        return now
+
     # The shell
 
     def carry_out(self, commands: list[Command]) -> None:
@@ -168,7 +224,14 @@ class World(RuleBasedStateMachine):
                             del served[path]
                         else:
                             served[path] = op.cid
-                    assert served == self.held[commit.did][commit.rev], "invariant 1: the chain"
+                    assert served == self.expected(commit.did, commit.rev), "invariant 1: the chain"
+                case ApplyRecord(state=record):
+                    path = f"{record.collection}/{record.rkey}"
+                    self.served[record.did].pop(path, None)
+                    if record.cid is not None:
+                        self.served[record.did][path] = record.cid
+                case Prove():
+                    self.proofs.append(command)
                 case FetchIdentity():
                     self.fetches.append(command)
                 case Resync():
@@ -177,7 +240,9 @@ class World(RuleBasedStateMachine):
                     (self.hidden.discard if command.active else self.hidden.add)(command.did)
                 case Untracked():
                     assert command.did not in self.names
-                case Drop() | IdentityChanged():
+                case Purge():
+                    raise AssertionError("nobody was deleted")
+                case Drop() | IdentityChanged() | ConfirmStatus():
                     pass
 
     def identity(self, did: Did) -> Identity:
@@ -222,7 +287,8 @@ class World(RuleBasedStateMachine):
             state = self.engine.state(did)
             if state is None or state.rev is None:
                 continue
-            assert self.served[did] == self.held[account.did][state.rev]
+            assert account.did == did
+            assert self.served[did] == self.expected(did, state.rev)
             assert (did in self.hidden) == (not state.active)
 
     @invariant()
@@ -239,6 +305,18 @@ class World(RuleBasedStateMachine):
         count, size = self.engine.waiting
         assert 0 <= size <= MAX_WAITING_TOTAL
         assert (count == 0) == (size == 0)
+
+    @invariant()
+    def what_is_known_of_claims_is_bounded(self) -> None:
+        for did in self.names:
+            repo = self.engine._repos.get(did)
+            if repo is None:
+                continue
+            assert len(repo.claims.proving) <= MAX_WAITING + 1
+            assert len(repo.claims.ahead) <= MAX_AHEAD + 1
+            asked = {(each.collection, each.rkey) for each in self.proofs if each.did == did}
+            if repo.active and not repo.resyncing:
+                assert repo.claims.proving.keys() <= asked, "invariant 2: no claim is forgotten"
 
     def teardown(self) -> None:
         """End the faults: answer everything, send one honest commit, and compare."""
@@ -263,6 +341,8 @@ class World(RuleBasedStateMachine):
         for _ in range(60):
             while self.fetches:
                 self.answer_identity(fails=False)
+            while self.proofs:
+                self.answer_proof(fails=False)
             if any(repo is None for _, repo in self.resyncs):
                 self.fetch_repo()
             elif self.resyncs:

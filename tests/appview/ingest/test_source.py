@@ -15,13 +15,15 @@ from appview.errors import ConfigurationError
 from appview.http.client import HttpClient
 from appview.http.errors import FORBIDDEN_SECONDS
 from appview.ingest.frames import frame_seq
-from appview.ingest.source import Firehose, Gap, endpoint
+from appview.ingest.source import Firehose
+from appview.ingest.stream import Gap
+from appview.source_lines import parse_source
 from tests.network.synthetic import Account, Network
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from appview.ingest.source import Item
+    from appview.ingest.stream import Item
 
 
 class Collector:
@@ -100,13 +102,13 @@ async def network() -> AsyncIterator[Network]:
     ],
 )
 def test_a_source_is_a_base_url_or_the_whole_url(source: str, expected: str) -> None:
-    assert endpoint(source) == expected
+    assert parse_source(source).url == expected
 
 
 @pytest.mark.parametrize("source", ["relay.example", "ftp://relay.example", "", "wss://"])
 def test_anything_else_is_no_source(source: str) -> None:
     with pytest.raises(ConfigurationError):
-        endpoint(source)
+        parse_source(source)
 
 
 async def test_without_a_cursor_everything_kept_is_asked_for(network: Network) -> None:

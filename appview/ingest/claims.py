@@ -1,0 +1,118 @@
+"""Claims: what sources without proofs (Jetstream, Tap) say of single records, and what became of it.
+
+A claim names a record and a rev. It is never applied as such (unless the operator trusts its source): the
+author's host is asked for the record, and what it proves, as of a rev of its own, is applied ahead of the
+chain of commits. The chain itself does not move, for a proof of one record says nothing of the others; a
+commit of the chain that is older than such a proof passes the record by. Pure.
+
+Invariants: a record never goes back behind what was proven of it; a claim that is known, by a commit, a
+proof or another source, asks for nothing; what is remembered is bounded, and what overflows is made good by
+fetching the repo whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from appview.ingest.commits import ProvenCommit, ProvenRecord
+    from lexicons.syntax import Did, Nsid, RecordKey
+
+MAX_PROVING: Final = 32  # records of one repo that are asked for singly; more, and it is fetched whole
+MAX_WAITING: Final = 1_000  # claims of one repo that wait for its fetch
+MAX_AHEAD: Final = 2_000  # records of one repo that are remembered as ahead of its chain
+
+Path = tuple[str, str]  # collection, record key
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimEvent:
+    """A record is said to have changed; `cid` None: to be gone.
+
+    `record`: its block, where the source gave one that hashes to `cid`. `trusted`: the operator takes this
+    source at its word.
+    """
+
+    did: Did
+    rev: str
+    collection: Nsid
+    rkey: RecordKey
+    cid: bytes | None
+    record: bytes | None
+    trusted: bool
+
+    @property
+    def path(self) -> Path:
+        """The record."""
+        return self.collection, self.rkey
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it could be applied as it stands."""
+        return self.trusted and (self.cid is None) == (self.record is None)
+
+
+@dataclass(slots=True)
+class Claims:
+    """One repo's claims: `proving` has the highest rev claimed of each record that is not proven yet, `ahead`
+    the rev as of which a record was applied ahead of the chain."""
+
+    proving: dict[Path, str] = field(default_factory=dict)
+    ahead: dict[Path, str] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> str | None:
+        """The highest rev of which anything was applied ahead of the chain."""
+        return max(self.ahead.values(), default=None)
+
+    def covers(self, path: Path, rev: str) -> bool:
+        """Tell whether a claim is no news."""
+        return self.ahead.get(path, "") >= rev or self.proving.get(path, "") >= rev
+
+    def settle(self, rev: str) -> None:
+        """Forget what the chain has passed."""
+        for known in (self.proving, self.ahead):
+            for path in [path for path, each in known.items() if each <= rev]:
+                del known[path]
+
+    def pass_by(self, commit: ProvenCommit) -> ProvenCommit:
+        """Leave out of a commit what is known better, and forget what it passes."""
+        if not self.ahead and not self.proving:
+            return commit
+        ops = tuple(op for op in commit.ops if self.ahead.get((op.collection, op.rkey), "") < commit.rev)
+        self.settle(commit.rev)
+        return commit if len(ops) == len(commit.ops) else replace(commit, ops=ops)
+
+    def give_up(self) -> str | None:
+        """Forget what is not proven; give the highest rev that was claimed."""
+        highest = max(self.proving.values(), default=None)
+        self.proving.clear()
+        return highest
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.proving.clear()
+        self.ahead.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordState:
+    """A record as of a rev, to be applied ahead of the chain: bytes, or (None) gone."""
+
+    did: Did
+    rev: str
+    collection: Nsid
+    rkey: RecordKey
+    cid: bytes | None
+    record: bytes | None
+
+    @classmethod
+    def of_claim(cls, claim: ClaimEvent) -> RecordState:
+        """Take a claim at its word."""
+        return cls(claim.did, claim.rev, claim.collection, claim.rkey, claim.cid, claim.record)
+
+    @classmethod
+    def of_proof(cls, proof: ProvenRecord, collection: Nsid, rkey: RecordKey) -> RecordState:
+        """Take what a proof says."""
+        return cls(proof.did, proof.rev, collection, rkey, proof.cid, proof.record)

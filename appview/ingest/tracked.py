@@ -1,0 +1,67 @@
+"""What the engine remembers of one repo."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from appview.ingest.claims import Claims
+from appview.ingest.frames import CommitEvent, SyncEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from appview.identity.keys import PublicKey
+    from appview.ingest.commands import SyncState
+    from appview.ingest.frames import AccountEvent
+    from lexicons.syntax import Did
+
+RepoNews = CommitEvent | SyncEvent
+
+
+@dataclass(slots=True)
+class TrackedRepo:
+    """One repo, as the engine knows it."""
+
+    did: Did
+    rev: str | None
+    data: bytes | None
+    sync: SyncState
+    active: bool
+    status: str | None
+    key: PublicKey | None = None
+    pds: str | None = None
+    resolved_at: int = 0  # when key and PDS were told
+    awaits_identity: bool = False  # commits wait for a document
+    fetching: bool = False  # a `FetchIdentity` is not answered yet
+    fetch_again: bool = False  # the document changed while it was fetched
+    identity_failures: int = 0
+    refreshed_at: int | None = None  # the last forced refresh
+    looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
+    suspected: bool = False  # a signature was refused without a refresh; look again when it is due
+    resyncing: bool = False
+    resync_again: bool = False  # something was lost while the repo was fetched
+    attempt: int = 0
+    waiting: deque[tuple[RepoNews, str | None]] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    overflowed: str | None = None  # the highest rev that could not wait
+    retried: RepoNews | None = None  # the event for whose sake the identity was refreshed
+    claims: Claims = field(default_factory=Claims)
+    account: tuple[AccountEvent, str] | None = None  # of a host that may be the account's by now
+
+    @property
+    def undecided(self) -> bool:
+        return (
+            bool(self.waiting) or self.overflowed is not None or self.suspected or bool(self.claims.proving)
+        )
+
+    @property
+    def blocked(self) -> bool:
+        return self.awaits_identity or self.resyncing
+
+
+def size_of(event: RepoNews) -> int:
+    """Give about how many bytes an event takes while it waits."""
+    ops: Iterable[str] = [op.path for op in event.ops] if isinstance(event, CommitEvent) else ()
+    return len(event.blocks) + sum(map(len, ops)) + 500

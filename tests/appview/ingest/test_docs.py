@@ -1,0 +1,54 @@
+"""The page on sources has the limits of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from appview.identity import handles
+from appview.ingest import claims, discovery, hosts, jetstream, prover
+from appview.source_lines import KINDS, OPTIONS, parse_source
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = " ".join((DOCS / "sources.md").read_text(encoding="utf-8").split())
+CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"Up to {claims.MAX_PROVING} records of a repo are asked for singly",
+        f"Up to {claims.MAX_AHEAD:,} records of a repo are remembered as ahead",
+        f"is asked up to {prover.LOOKS} times",
+        f"goes on {jetstream.REWIND // SECOND} seconds before it",
+        f"was not heard for {jetstream.MEMORY_OF_SERVER // HOUR} hours",
+        f"every {discovery.EVERY // HOUR} hours after its end",
+        f"asked for {hosts.PER_HOST['repo']} repos and {hosts.PER_HOST['record']} records",
+        f"all hosts together for {hosts.TOTAL['repo']} and {hosts.TOTAL['record']}",
+        f"gets {hosts.BURST:.0f} requests at once and {hosts.PER_SECOND:.0f} a second",
+        f"asked for again after {handles.MAX_AGE // HOUR} hours",
+    ],
+)
+def test_limits_are_those_of_the_code(sentence: str) -> None:
+    assert sentence in PAGE
+
+
+def test_every_option_is_documented_with_its_kinds() -> None:
+    rows = {
+        name: {kind.strip() for kind in kinds.split(",")}
+        for name, kinds in re.findall(
+            r"^\| `(discover|proof|password-file)` \| ([^|]+) \|", CONFIGURATION, re.M
+        )
+    }
+    for name in {name for names in OPTIONS.values() for name in names}:
+        of = {kind for kind in KINDS if name in OPTIONS[kind]}
+        assert rows[name] == ({"all"} if of == set(KINDS) else of)
+
+
+def test_lines_of_the_table_can_be_read() -> None:
+    lines = re.findall(r"^\| `([^`]*://[^`]*)` \|", CONFIGURATION, re.M)
+    assert {parse_source(line).kind for line in lines} == set(KINDS)

@@ -173,11 +173,19 @@ async def test_an_account_that_is_taken_down_and_given_back(official: Official) 
         await official.until_texts(space, {"mine", "again"})
 
 
+async def filled(official: Official) -> bool:
+    """Whether every repo that is followed has been fetched, and is known to be on disk."""
+    memberships = await official.control.memberships()
+    repos = await official.control.repos()
+    return set(memberships.values()) == {"synced"} and {row.sync_state for row in repos} == {"synchronized"}
+
+
 async def test_a_restart_goes_on_where_it_ended(official: Official) -> None:
     async with official.running():
         alice, space = await official.declare()
         await official.put(alice, str(MEMORY), rkey(), memory("before"))
         await official.until_texts(space, {"before"})
+        await official.until(lambda: filled(official))  # or the fetch that is under way is begun again
     await official.put(alice, str(MEMORY), rkey(), memory("while away"))
     async with official.running():
         await official.until_texts(space, {"before", "while away"})

@@ -127,19 +127,32 @@ class SearchReads:
         """List what stands around facts: inside a scope and filters, at the same path, the `reach` before
         and as many after in time order, no further away than `gap` microseconds."""
         condition = render(scope, filters)
-        near = f"f.path_id = a.path_id AND {LIVE} AND f.ordered_at"
-        place = "(f.ordered_at, f.author, f.rkey)"
-        here = "(a.ordered_at, a.author, a.rkey)"
+
+        def side(order: str, compare: str, edge: str) -> tuple[str, tuple[object, ...]]:
+            # Three reads of the index, nearest first: one comparison of all three columns would walk through
+            # every fact of the same instant.
+            within = f"f.ordered_at {compare} a.ordered_at AND f.ordered_at {edge} ?"
+            ties = "f.ordered_at = a.ordered_at AND f.author"
+            parts = [
+                (f"{ties} = a.author AND f.rkey {compare} a.rkey", f"f.rkey {order}", ()),
+                (f"{ties} {compare} a.author", f"f.author {order}, f.rkey {order}", ()),
+                (within, f"f.ordered_at {order}, f.author {order}, f.rkey {order}", (gap,)),
+            ]
+            reads = " UNION ALL ".join(
+                "SELECT id FROM (SELECT f.id FROM facts AS f"  # noqa: S608
+                f" WHERE f.path_id = a.path_id AND {LIVE} AND {where}{condition.clause}"
+                f" ORDER BY {by} LIMIT ?)"
+                for where, by, _ in parts
+            )
+            params = [value for _, _, own in parts for value in (*own, *condition.params, reach)]
+            return f"(SELECT group_concat(id) FROM (SELECT id FROM ({reads}) LIMIT ?))", (*params, reach)  # noqa: S608
+
+        before, params_before = side("DESC", "<", ">= a.ordered_at -")
+        after, params_after = side("ASC", ">", "<= a.ordered_at +")
         rows = self.connection.execute(
-            "SELECT a.id,"  # noqa: S608
-            f" (SELECT group_concat(id) FROM (SELECT f.id FROM facts AS f WHERE {near} >= a.ordered_at - ?"
-            f" AND {place} < {here}{condition.clause}"
-            " ORDER BY f.ordered_at DESC, f.author DESC, f.rkey DESC LIMIT ?)),"
-            f" (SELECT group_concat(id) FROM (SELECT f.id FROM facts AS f WHERE {near} <= a.ordered_at + ?"
-            f" AND {place} > {here}{condition.clause}"
-            " ORDER BY f.ordered_at, f.author, f.rkey LIMIT ?))"
+            f"SELECT a.id, {before}, {after}"  # noqa: S608
             " FROM json_each(?) AS asked CROSS JOIN facts AS a ON a.id = asked.value",
-            (gap, *condition.params, reach, gap, *condition.params, reach, json.dumps(list(ids))),
+            (*params_before, *params_after, json.dumps(list(ids))),
         )
         return {
             id_: tuple([int(number) for part in (before, after) if part for number in part.split(",")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,6 +103,25 @@ async def test_equal_times_follow_the_record_keys(space: Filler) -> None:
     await space.add(*[f"turn {number}" for number in range(6)])
     found = await around(space, [3], reach=2)
     assert set(found[3]) == {1, 2, 4, 5}
+
+
+@pytest.mark.parametrize("reach", [1, 2, 5])
+async def test_many_of_one_instant_stand_in_their_order(space: Filler, reach: int) -> None:
+    """Against the plain order of all: few instants, two authors."""
+    rng = random.Random(reach)
+    authors = [Doc("x").author, BOB]
+    docs = [
+        Doc(f"turn {n}", author=rng.choice(authors), created_at=minute(rng.randrange(3))) for n in range(40)
+    ]
+    await space.add(*docs)
+    ordered = await space.store.database.read(
+        lambda connection: [
+            row[0] for row in connection.execute("SELECT id FROM facts ORDER BY ordered_at, author, rkey")
+        ]
+    )
+    found = await around(space, ordered, reach=reach)
+    for at, id_ in enumerate(ordered):
+        assert set(found[id_]) == {*ordered[max(0, at - reach) : at], *ordered[at + 1 : at + 1 + reach]}
 
 
 async def test_another_path_and_another_time_are_no_neighbours(space: Filler) -> None:

@@ -8,7 +8,6 @@ wait for another one: with every place taken by such tasks, nobody would ever gi
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import OrderedDict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from appview.errors import StoreError
+from appview.folder import space_file_name
 from appview.memory.store import SpaceStore
 from appview.occasional import Occasional
 
@@ -74,7 +74,7 @@ class SpacePool:
 
     def path(self, space: SpaceUri) -> Path:
         """Name the file of a space."""
-        return self._folder / f"{hashlib.sha256(space.encode()).hexdigest()}.db"
+        return self._folder / space_file_name(space)
 
     def exists(self, space: SpaceUri) -> bool:
         """Tell whether the space has a file."""

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from appview.memory.scope import Attribute, Exact, Subtree
-from appview.memory.tags import OWNER
+from appview.memory.patterns import by_kind
+from appview.memory.scope import Subtree
 from appview.memory.values import Filters
 
 if TYPE_CHECKING:
@@ -89,23 +89,16 @@ def render(scope: Scope, filters: Filters = NO_FILTERS) -> Condition:
 
 
 def _any_of(patterns: Iterable[Pattern]) -> Condition:
-    exact: list[str] = []
-    subtrees: list[str] = []
-    owners: list[str] = []
-    attributes: list[tuple[str, str]] = []
-    for pattern in patterns:
-        match pattern:
-            case Exact():
-                exact.append(pattern.path)
-            case Subtree():
-                subtrees.append(pattern.path)
-            case Attribute() if pattern.key == OWNER:
-                owners.append(pattern.value)
-            case Attribute():
-                attributes.append((pattern.key, pattern.value))
+    kinds = by_kind(patterns)
     parts: list[str] = []
     params: list[Param] = []
-    for sql, values in ((_EXACT, exact), (_SUBTREE, subtrees), (_OWNER, owners), (_ATTRIBUTE, attributes)):
+    statements = (
+        (_EXACT, kinds.exact),
+        (_SUBTREE, kinds.subtrees),
+        (_OWNER, kinds.owners),
+        (_ATTRIBUTE, kinds.attributes),
+    )
+    for sql, values in statements:
         if values:
             parts.append(sql)
             # In order, so that the same scope is the same statement with the same values.

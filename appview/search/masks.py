@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from appview.memory.scope import Attribute, Exact, Subtree
-from appview.memory.tags import OWNER
+from appview.memory.patterns import by_kind
+from appview.memory.scope import Subtree
 from appview.memory.values import Filters
 from appview.search.postings import author_key, label_key
 
@@ -73,24 +73,14 @@ def with_filters(view: View, reads: IndexReads, mask: Mask | None, filters: Filt
 
 
 def _any_of(view: View, reads: IndexReads, patterns: Iterable[Pattern]) -> Mask:
-    exact, subtrees, owners, attributes = [], [], [], []
-    for pattern in patterns:
-        match pattern:
-            case Exact():
-                exact.append(pattern.path)
-            case Subtree():
-                subtrees.append(pattern.path)
-            case Attribute() if pattern.key == OWNER:
-                owners.append(pattern.value)
-            case Attribute():
-                attributes.append((pattern.key, pattern.value))
+    kinds = by_kind(patterns)
     mask = np.zeros(view.count, np.bool_)
-    if exact or subtrees:
-        mask |= _at(view, reads.paths(exact, subtrees))
-    for owner in owners:
+    if kinds.exact or kinds.subtrees:
+        mask |= _at(view, reads.paths(kinds.exact, kinds.subtrees))
+    for owner in kinds.owners:
         mask |= _with_word(view, author_key(owner))
-    if attributes:
-        mask[view.slots(np.unique(reads.with_attributes(attributes)))] = True
+    if kinds.attributes:
+        mask[view.slots(np.unique(reads.with_attributes(kinds.attributes)))] = True
     return mask
 
 

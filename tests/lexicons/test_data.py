@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+from base64 import b32encode, b64decode
 from typing import Any
 
 import pytest
@@ -47,6 +47,11 @@ def test_bytes_json_and_cid_of_the_official_fixtures_agree(case: dict[str, Any])
     assert data.decode_record(block) == value
     assert data.cid_text(data.cid_of(block)) == case["cid"]
     assert data.to_json(value) == case["json"]
+
+
+@given(st.binary(min_size=36, max_size=36) | st.binary(max_size=40))
+def test_a_cid_is_written_as_base32(cid: bytes) -> None:
+    assert data.cid_text(cid) == "b" + b32encode(cid).decode().rstrip("=").lower()
 
 
 @pytest.mark.parametrize("value", cases(lambda: _named("data-model-valid")))

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class _Node:
-    """A node that was read or made; `cid` is None once it has changed."""
+    """A node that was read or made; `cid` is None once it or what is below it has changed. `read` is what it
+    was read from, its bytes and its children's CIDs, None once its own keys or values have changed."""
 
-    __slots__ = ("children", "cid", "height", "keys", "values")
+    __slots__ = ("children", "cid", "height", "keys", "read", "values")
 
     def __init__(
         self,
@@ -36,12 +37,14 @@ class _Node:
         values: list[bytes],
         children: list[_Node | bytes | None],
         cid: bytes | None = None,
+        read: tuple[bytes, list[bytes | None]] | None = None,
     ) -> None:
         self.height = height
         self.keys = keys
         self.values = values
         self.children = children
         self.cid = cid
+        self.read = read
 
 
 _Child = _Node | bytes | None
@@ -97,12 +100,14 @@ class PartialTree:
             if not keys:
                 raise Rejected("bad-node", "a root without keys")
             height = key_height(keys[0])
-        if height < 0 or (height == 0 and any(child is not None for child in entries.children)):
+        if height < 0 or (height == 0 and entries.children.count(None) < len(entries.children)):
             raise Rejected("bad-node", "a child below the lowest height")
         check_heights(keys, height)
         if keys and (keys[0] <= low or (high and keys[-1] >= high)):
             raise Rejected("bad-node", "keys that do not ascend across the tree")
-        return _Node(height, keys, entries.values, list(entries.children), cid)
+        return _Node(
+            height, keys, entries.values, list(entries.children), cid, read=(block, entries.children)
+        )
 
     def _child(self, node: _Node, at: int, low: bytes, high: bytes) -> tuple[_Node | None, bytes, bytes]:
         """Load the child at a place, if there is one. Returns (child, its lower bound, its upper bound)."""
@@ -142,6 +147,7 @@ class PartialTree:
         if node.values[at] != cid:
             raise Rejected("op-mismatch", f"{key[:100]!r} has another CID in the tree")
         node.values[at] = prev
+        node.read = None
         for each, _ in path:
             each.cid = None
 
@@ -161,6 +167,7 @@ class PartialTree:
             upper = node.keys[at + 1] if at + 1 < len(node.keys) else high
             joined = self._merge(left, right, lower, key, upper)
         del node.keys[at], node.values[at]
+        node.read = None
         node.children[at : at + 2] = [joined]
         self._prune(path)
         self._trim()
@@ -221,6 +228,7 @@ class PartialTree:
             child, below, above = self._child(node, at, low, high)
             if node.height == height:
                 left, right = (None, None) if child is None else self._split(child, key, below, above)
+                node.read = None
                 node.keys.insert(at, key)
                 node.values.insert(at, value)
                 node.children[at : at + 1] = [left, right]
@@ -266,9 +274,31 @@ def _lift(node: _Node | None, height: int) -> _Node | None:
 
 
 def _seal(node: _Node | bytes) -> bytes:
-    if isinstance(node, bytes):
+    if not isinstance(node, _Node):
         return node
     if node.cid is None:
-        children = [None if child is None else _seal(child) for child in node.children]
-        node.cid = cid_of(encode_node(node.keys, node.values, children))
+        node.cid = cid_of(_respelled(node) or _spelled(node))
     return node.cid
+
+
+def _spelled(node: _Node) -> bytes:
+    children = [None if child is None else _seal(child) for child in node.children]
+    return encode_node(node.keys, node.values, children)
+
+
+def _respelled(node: _Node) -> bytes | None:
+    """Write a node by putting one child's CID in place of another's in what was read, as it mostly is; None
+    where that does not do. A node is read in its only form, so this is what `_spelled` gives."""
+    if node.read is None:
+        return None
+    block, before = node.read
+    exchanged: tuple[bytes, bytes] | None = None
+    for old, child in zip(before, node.children, strict=True):
+        if child is old:
+            continue
+        if old is None or child is None or exchanged is not None:
+            return None
+        exchanged = (old, _seal(child))
+    if exchanged is None:
+        return block
+    return block.replace(*exchanged) if block.count(exchanged[0]) == 1 else None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import RepoOp
 from appview.ingest.inversion import PartialTree, invert
-from appview.ingest.mst import EMPTY_TREE
+from appview.ingest.mst import EMPTY_TREE, decode_node, encode_node
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import cid_of
 from tests.shared_data import read_json
@@ -215,3 +215,34 @@ def test_keys_outside_their_parents_bounds_are_refused() -> None:
     blocks[root] = block
     with pytest.raises(Rejected, match="ascend"):
         PartialTree(root, blocks).find(b"c/0000")
+
+
+def test_a_record_with_the_cid_of_a_node_is_no_node() -> None:
+    """Some bytes can be both. Only the place of the child is exchanged, not that of the record."""
+    items = records(60)
+    root, blocks = trees.build(items)
+    top = decode_node(blocks[root])
+    at, child = next((at, child) for at, child in enumerate(top.children) if child is not None)
+    key = top.keys[at if at < len(top.keys) else at - 1].decode()
+    changed = decode_node(blocks[child]).keys[0].decode()
+    after = items | {key: child}
+    root, blocks = trees.build(after)
+    assert blocks[root].count(child) == 2
+    assert (
+        invert(root, blocks, [RepoOp("update", changed, items[changed], OTHER)])
+        == (trees.build(after | {changed: OTHER})[0])
+    )
+
+
+@given(st.dictionaries(paths, values, min_size=1, max_size=40), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_node_is_read_in_its_only_form_alone(items: dict[str, bytes], draw: st.DataObject) -> None:
+    _, blocks = trees.build(items)
+    block = bytearray(draw.draw(st.sampled_from(sorted(blocks.values()))))
+    for _ in range(draw.draw(st.integers(1, 3))):
+        block[draw.draw(st.integers(0, len(block) - 1))] ^= draw.draw(st.integers(1, 255))
+    try:
+        node = decode_node(bytes(block))
+    except Rejected:
+        return
+    assert encode_node(node.keys, node.values, node.children) == block

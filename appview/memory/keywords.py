@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from appview.memory.inserts import insert_many
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -18,9 +20,7 @@ def insert(connection: Connection, analyser: Analyser, facts: Iterable[tuple[int
     for fact_id, memory in facts:
         words = analyser.document(memory.text, memory.tags, memory.source)
         rows.append((fact_id, words.text, words.tags, words.source, words.exact))
-    connection.executemany(
-        "INSERT INTO facts_fts (rowid, text, tags, source, exact) VALUES (?, ?, ?, ?, ?)", rows
-    )
+    insert_many(connection, "facts_fts (rowid, text, tags, source, exact)", rows)
 
 
 def delete(connection: Connection, fact_ids: Iterable[int]) -> None:

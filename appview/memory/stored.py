@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from appview.memory import keywords, meta
+from appview.memory.inserts import insert_many
 from appview.memory.links import LINKS_VERSION
-from appview.memory.writer import INSERT_LINK, Version, link_rows
+from appview.memory.writer import LINKS, Version, link_rows
 from lexicons.embeddings import Embedding
 from lexicons.memories import Memory
 from lexicons.models import ModelKey
@@ -80,8 +81,8 @@ def refresh_links(connection: Connection) -> None:
         return
     connection.execute("DELETE FROM fact_links")
     for chunk in live_facts(connection):
-        connection.executemany(
-            INSERT_LINK, [row for fact_id, version in chunk for row in link_rows(fact_id, version)]
+        insert_many(
+            connection, LINKS, [row for fact_id, version in chunk for row in link_rows(fact_id, version)]
         )
     meta.touch(connection)
     meta.write(connection, "links", LINKS_VERSION)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import sqlite_vec
 
+from appview.memory.inserts import insert_many
 from lexicons.embeddings import ENCODING
 from lexicons.models import ModelKey
 
@@ -66,9 +67,9 @@ class VectorIndex:
             return f"embedding BLOB NOT NULL CHECK (length(embedding) = {4 * self.key.dims})"
         return f"embedding float[{self.key.dims}]"
 
-    def insert(self, connection: Connection, rows: Iterable[tuple[int, bytes]]) -> None:
+    def insert(self, connection: Connection, rows: Sequence[tuple[int, bytes]]) -> None:
         """Add (fact id, float32 unit vector) rows."""
-        connection.executemany(f"INSERT INTO {self.table} (rowid, embedding) VALUES (?, ?)", rows)  # noqa: S608
+        insert_many(connection, f"{self.table} (rowid, embedding)", rows)
 
     def delete(self, connection: Connection, fact_ids: Iterable[int]) -> None:
         """Remove facts; those it does not hold are passed over."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from appview.memory import keywords, strength, vectors
 from appview.memory.hidden import set_hidden
+from appview.memory.inserts import insert_many
 from appview.memory.links import read_links
 from appview.memory.paths import ROOT_ID, PathTree
 from appview.memory.tags import own_attributes
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lexicons.models import ModelKey
 
 Key = tuple[str, str]  # author, rkey: what a record is called inside a space
-INSERT_LINK: Final = "INSERT INTO fact_links (fact_id, kind, target_author, target) VALUES (?, ?, ?, ?)"
+LINKS: Final = "fact_links (fact_id, kind, target_author, target)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +118,25 @@ class Writer:
             current.append((fact_id, fact.fits.vector))
             if fact.fits.next_vector is not None:
                 following.append((fact_id, fact.fits.next_vector))
-        many = self.connection.executemany
-        many(
+        connection = self.connection
+        connection.executemany(
             "UPDATE facts SET invalidated_at = NULL WHERE id = ?",
             [(fact.revives,) for fact in facts if fact.revives is not None],
         )
-        many(
-            "INSERT INTO facts (id, uri, cid, author, rkey, rev, path_id, content, source, tags, created_at,"
-            " recorded_at, ordered_at, supersedes_id, embedding_model, embedding, next_embedding_model,"
-            " next_embedding) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        insert_many(
+            connection,
+            "facts (id, uri, cid, author, rkey, rev, path_id, content, source, tags, created_at, recorded_at,"
+            " ordered_at, supersedes_id, embedding_model, embedding, next_embedding_model, next_embedding)",
             inserts,
         )
-        keywords.insert(self.connection, self._analyser, words)
-        many("INSERT INTO fact_labels (label, fact_id) VALUES (?, ?)", labels)
-        many(INSERT_LINK, links)
-        many("INSERT INTO fact_tags (fact_id, key, value) VALUES (?, ?, ?)", own_tags)
-        many("INSERT INTO effective_tags (fact_id, key, value) VALUES (?, ?, ?)", effective)
-        self.active.insert(self.connection, current)
+        keywords.insert(connection, self._analyser, words)
+        insert_many(connection, "fact_labels (label, fact_id)", labels)
+        insert_many(connection, LINKS, links)
+        insert_many(connection, "fact_tags (fact_id, key, value)", own_tags)
+        insert_many(connection, "effective_tags (fact_id, key, value)", effective)
+        self.active.insert(connection, current)
         if self.building is not None:
-            self.building.insert(self.connection, following)
+            self.building.insert(connection, following)
 
     def retire(self, fact_ids: Iterable[int]) -> None:
         """Take live facts out of everything that finds them; their rows stay as history."""
@@ -276,7 +277,7 @@ def _tags(skip: Skip) -> str | None:
 
 
 def link_rows(fact_id: int, version: Version) -> list[tuple[int, str, str, str]]:
-    """Write what a version points to as rows for `INSERT_LINK`."""
+    """Write what a version points to as rows of `LINKS`."""
     links = read_links(*version.key, version.memory.text, version.memory.tags)
     return [(fact_id, link.kind, link.author, link.target) for link in links]
 

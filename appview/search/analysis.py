@@ -52,8 +52,7 @@ class TextAnalysis:
 
     def read(self, text: str) -> list[Words]:
         """Read the chunks of a text in order."""
-        read = self._reader.read
-        return [read(chunk) for chunk in self._reader.chunks(text)]
+        return self._reader.read_all(text)
 
     def telling(self, text: str) -> list[Words]:
         """Read the chunks of a question without its function words, unless it has no others.

@@ -26,7 +26,7 @@ MAX_CACHED_CHARACTERS: Final = 64  # a longer chunk is hardly seen twice
 # What joins words into one chunk where it stands between two of them.
 _JOINTS = r"(?:://|::|->|(?<=[0-9]),(?=[0-9]{3}(?![0-9]))|[-./:@\#+~=&?%\\'\u2019])"
 _TAIL = r"(?:\+\+|\#(?!\w))?"  # C++, C#
-_ASCII_CHUNK = re.compile(rf"(?a:\w+(?:{_JOINTS}\w+)*{_TAIL})")
+_ASCII_CHUNK = re.compile(rf"(?a:\w++(?:(?! )(?:{_JOINTS}\w++)*+{_TAIL})?)")  # a space mostly comes next
 _PICTURE = r"\p{Extended_Pictographic}(?:\uFE0F|\p{Emoji_Modifier})?"
 _LETTERS = rf"[[\w\p{{No}}\u00AD\u200E\u200F\u2060]--[{UNSPACED}]]"
 _CHUNK = regex.compile(
@@ -97,6 +97,11 @@ class ChunkReader:
                     self._known.clear()
                 self._known[chunk] = known
         return known
+
+    def read_all(self, text: str) -> list[Words]:
+        """Read the chunks of a text in order."""
+        known = self._known
+        return [known.get(chunk) or self.read(chunk) for chunk in self.chunks(text)]
 
     def _read(self, chunk: str) -> Words:
         if chunk.isascii():

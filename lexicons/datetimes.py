@@ -66,7 +66,7 @@ def _instant(value: str) -> int:
     match = _FORM.fullmatch(value)
     if match is None:
         raise ValueError("expected YYYY-MM-DDTHH:MM:SS[.fraction](Z|+HH:MM)")
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError("no such time of day")
     ordinal = (

@@ -106,6 +106,7 @@ class Pipeline:
         self.lock = asyncio.Lock()
         self.events: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
+        self._tree = (b"", "")  # the last one whose CID was written as text, and that
         self.wanted: Callable[[Did], None] = lambda _did: None
         self.prove: Callable[[Prove], None] = lambda _command: None
         self.purge: Callable[[Did], Awaitable[None]] | None = None
@@ -267,7 +268,7 @@ class Pipeline:
         if memories:
             scopes = self.roster.of(did)
             strays: Counter[Stray] = Counter()
-            updates = route_commit(did, commit.rev, cid_text(commit.data), memories, scopes, strays)
+            updates = route_commit(did, commit.rev, self._text_of(commit.data), memories, scopes, strays)
             self.count_refusals(did, updates)
             self.count_strays(did, strays)
             self._send(did, updates, size)
@@ -429,16 +430,30 @@ class Pipeline:
             sync: SyncState = "synchronized"
         else:
             sync = "pending" if state.rev is None else "desynchronized"
-        row = replace(
-            row,
-            rev=state.rev,
-            data=None if state.data is None else cid_text(state.data),
-            sync_state=sync,
-            updated_at=self._clock(),
-            **changes,  # type: ignore[arg-type]
+        data = None if state.data is None else self._text_of(state.data)
+        row = RepoRow(  # spelled out: `replace` takes four times as long, and every commit comes by here
+            did,
+            self._clock(),
+            state.rev,
+            data,
+            row.status,
+            row.pds,
+            row.handle,
+            sync,
+            row.error,
+            row.attempts,
+            row.retry_at,
         )
+        if changes:
+            row = replace(row, **changes)  # type: ignore[arg-type]
         self.rows[did] = row
         self._committer.note(row)
+
+    def _text_of(self, tree: bytes) -> str:
+        """Write a tree's CID; of one commit it is asked for twice."""
+        if tree != self._tree[0]:
+            self._tree = (tree, cid_text(tree))
+        return self._tree[1]
 
     def reject(self, reason: str, did: Did | None, detail: str) -> None:
         """Count what came to nothing, by reason. The first few are worth a line each."""

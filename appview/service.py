@@ -14,6 +14,7 @@ from appview.access.access import Access
 from appview.access.callers import Callers
 from appview.access.defaults import NewSpace
 from appview.clock import now
+from appview.collector import rare_collections
 from appview.control import Control
 from appview.errors import AppviewError
 from appview.ingest.ingest import Ingest
@@ -62,6 +63,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         running = asyncio.create_task(ingest.run(), name="ingest")
         try:
             stopping = stack.enter_context(_signals())
+            stack.enter_context(rare_collections())
             await stack.enter_async_context(told_to_the_command_line(settings, ingest, now))
             if settings.metrics is not None:
                 app = metrics_app(settings, ingest)

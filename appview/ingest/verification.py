@@ -19,7 +19,7 @@ from lexicons.data import cid_text
 from lexicons.ids import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from appview.access.access import Access
     from appview.clock import Clock
@@ -202,7 +202,7 @@ class Verifier:
         updates = await asyncio.to_thread(route_repo, did, repo.rev, cid_text(repo.data), memories, scopes)
         reports = []
         for row in rows:
-            changes: Sequence[Change] = updates[row.uri].changes
+            changes: Collection[Change] = updates[row.uri].changes
             found: list[Difference] = []
             active = row.config.model if row.config is not None else None
             try:

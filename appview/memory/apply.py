@@ -13,9 +13,11 @@ Invariants:
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from appview.memory.complete import MAX_ROUND_BYTES, merged, weight
 from appview.memory.judge import Fits, judge
 from appview.memory.rights import is_writable
 from appview.memory.values import Applied, Delete, Put, Refuse, Visibility
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
 
     from appview.memory.judge import Verdict
     from appview.memory.scope import Scope
-    from appview.memory.values import Change, RepoUpdate, Update
+    from appview.memory.values import Change, SkipReason, Update
     from appview.memory.writer import Key, Writer
     from appview.sqlite import Connection
 
 MAX_ROUND: Final = 1_000  # records at a time: bounds what a large complete update holds in memory twice
+MAX_TOLD: Final = 1_000  # records left out in one transaction that are told of singly
 
 _LIVE: Final = (
     "SELECT f.author, f.rkey, f.id, f.cid FROM json_each(?) AS j CROSS JOIN facts AS f"
@@ -49,20 +52,28 @@ _RETIRED: Final = (
 
 @dataclass(slots=True)
 class Outcome:
-    """What a transaction did, counted while it runs. `skips` are the records it newly left out."""
+    """What a transaction did, counted while it runs: also what it newly left out, by author and reason, with
+    some of the records to tell of."""
 
     created: int = 0
     updated: int = 0
     deleted: int = 0
     unchanged: int = 0
+    skipped: Counter[tuple[str, SkipReason]] = field(default_factory=Counter)
     skips: list[Skip] = field(default_factory=list)
+
+    def leave_out(self, skips: Sequence[Skip]) -> None:
+        """Count records that are newly left out."""
+        self.skipped.update((skip.key[0], skip.reason) for skip in skips)
+        for skip in skips[: MAX_TOLD - len(self.skips)]:
+            self.skips.append(replace(skip, memory=None, tags=None, detail=""))
 
     @property
     def applied(self) -> Applied:
         """The counts as a value."""
         reasons: dict[str, int] = {}
-        for skip in self.skips:
-            reasons[skip.reason] = reasons.get(skip.reason, 0) + 1
+        for (_, reason), number in self.skipped.items():
+            reasons[reason] = reasons.get(reason, 0) + number
         return Applied(self.created, self.updated, self.deleted, self.unchanged, reasons)
 
 
@@ -89,11 +100,14 @@ def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
         changes: Iterable[Change] = update.changes
         if update.complete:
             flush()
-            changes = [*changes, *_missing(connection, update)]
+            changes = merged(connection, update)
+        size = 0
         for change in changes:
             key = (update.author, change.rkey)
-            if key in pending or len(pending) >= MAX_ROUND:
+            size += weight(change)
+            if key in pending or len(pending) >= MAX_ROUND or size > MAX_ROUND_BYTES:
                 flush()
+                size = weight(change)
             pending[key] = (update.rev, change, update.scope)
         if update.partial:
             continue
@@ -131,11 +145,6 @@ def _known_revs(connection: Connection, authors: Iterable[str]) -> dict[str, str
             (json.dumps(list(authors)),),
         ).fetchall()
     )
-
-
-def _missing(connection: Connection, update: RepoUpdate) -> list[Delete]:
-    named = {change.rkey for change in update.changes if not isinstance(change, Delete)}
-    return [Delete(rkey) for rkey in records_of(connection, update.author) if rkey not in named]
 
 
 def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change, Scope]], outcome: Outcome) -> None:
@@ -191,7 +200,7 @@ def _apply_round(writer: Writer, pending: dict[Key, tuple[str, Change, Scope]], 
             )
     news = [skip for skip in skips if skipped.get(skip.key) != (skip.cid, skip.reason)]
     outcome.unchanged += len(skips) - len(news)
-    outcome.skips.extend(news)
+    outcome.leave_out(news)
 
     fresh = [version.key for version, _ in fitting if version.key not in live]
     before = newest_retired(connection, fresh) | live

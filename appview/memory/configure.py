@@ -106,7 +106,7 @@ def take_out(
         skips.append(_skip(version, verdict))
     writer.retire([fact_id for fact_id, _ in chunk])
     writer.leave_out(skips)
-    outcome.skips.extend(skips)
+    outcome.leave_out(skips)
 
 
 def _judge_skipped(writer: Writer, outcome: Outcome) -> None:
@@ -137,7 +137,7 @@ def _judge_skipped(writer: Writer, outcome: Outcome) -> None:
             elif verdict.reason != row[4]:
                 skips.append(_skip(version, verdict))
         writer.leave_out(skips)
-        outcome.skips.extend(skips)
+        outcome.leave_out(skips)
         writer.take_in([version.key for version, _ in fitting])
         before = newest_retired(connection, [version.key for version, _ in fitting])
         writer.make_live([_come_back(version, fits, before.get(version.key)) for version, fits in fitting])

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from appview.sqlite import Connection
 
 ROOT_ID: Final = 1
+MAX_KNOWN: Final = 10_000  # paths remembered in a transaction: a repo may name a new one in every record
 
 
 class PathTree:
@@ -31,8 +32,7 @@ class PathTree:
         row = self._connection.execute("SELECT id FROM paths WHERE full_path = ?", (path,)).fetchone()
         if row is None:
             return None
-        self._ids[path] = row[0]
-        return int(row[0])
+        return self._remember(path, int(row[0]))
 
     def ensure(self, path: str) -> int:
         """Find the row of a path in its normal form, or make it and those above it."""
@@ -47,9 +47,15 @@ class PathTree:
                     "INSERT INTO paths (parent_id, segment, full_path) VALUES (?, ?, ?)",
                     (parent_id, step.rpartition("/")[2], step),
                 )
-                found = self._ids[step] = int(cursor.lastrowid or 0)
+                found = self._remember(step, int(cursor.lastrowid or 0))
             parent_id = found
         return parent_id
+
+    def _remember(self, path: str, path_id: int) -> int:
+        if len(self._ids) >= MAX_KNOWN:
+            self._ids = {"/": ROOT_ID}
+        self._ids[path] = path_id
+        return path_id
 
     def inherited(self, path: str) -> Inherited:
         """Join the tags from the root down to a path, whether it has a row or not."""
@@ -64,6 +70,8 @@ class PathTree:
             return NOTHING_INHERITED
         known = self._inherited.get(path)
         if known is None:
+            if len(self._inherited) >= MAX_KNOWN:
+                self._inherited.clear()
             known = self._inherited[path] = inherit(self._tags.get(step, ()) for step in ancestors(path))
         return known
 

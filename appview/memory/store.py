@@ -7,7 +7,6 @@ what a write did is on disk when it answers.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from appview.memory.superseding import Succession
     from appview.memory.tags import PathTag
     from appview.memory.values import Applied, Change, Fact, PathNode, RepoUpdate, SpaceStatus, Update
-    from appview.memory.writer import Skip, Version
+    from appview.memory.writer import Version
     from appview.sqlite import Connection
     from lexicons.configs import Config
     from lexicons.models import ModelKey
@@ -177,7 +176,7 @@ class SpaceStore:
         except asyncio.CancelledError:
             self._hidden = await self.database.read(hidden_authors)
             raise
-        self._tell(outcome.skips)
+        self._tell(outcome)
         return outcome.applied
 
     async def remove_author(self, author: Did) -> None:
@@ -317,10 +316,10 @@ class SpaceStore:
         """Read an author's indexed memories by record key, as the records they were made from."""
         return await self.database.read(lambda connection: versions_of(connection, author))
 
-    def _tell(self, skips: Sequence[Skip]) -> None:
-        """Log what was left out: each record for who debugs, each author and reason now and then. No line has
+    def _tell(self, outcome: Outcome) -> None:
+        """Log what was left out: the records for who debugs, each author and reason now and then. No line has
         what an author wrote."""
-        for skip in skips:
+        for skip in outcome.skips:
             author, rkey = skip.key
             log.debug(
                 "memory skipped",
@@ -330,7 +329,7 @@ class SpaceStore:
                 reason=skip.reason,
                 detail=skip.brief,
             )
-        for (author, reason), number in Counter((skip.key[0], skip.reason) for skip in skips).items():
+        for (author, reason), number in outcome.skipped.items():
             count = self._skipped.due((author, reason), self._clock(), number)
             if count is not None:
                 log.info("memories skipped", space=self.space, author=author, reason=reason, count=count)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from appview.memory.scope import EVERYTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from appview.memory.scope import Scope
     from lexicons.configs import Config
@@ -59,13 +59,14 @@ class RepoUpdate:
     """What one commit of one author changes in a space, or, where `complete`, all the author has there.
 
     A complete update makes the space hold exactly its `Put`s and `Refuse`s for the author. What of them is
-    outside of `scope`, what the author may write, is not there.
+    outside of `scope`, what the author may write, is not there. Its changes may be too many for memory: then
+    each pass reads them anew, by ascending record key.
     A partial one knows its records as of `rev`, and nothing of what else happened up to then.
     """
 
     author: Did
     rev: str
-    changes: tuple[Change, ...]
+    changes: Collection[Change]
     data: str | None = None
     complete: bool = False
     scope: Scope = EVERYTHING

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +21,6 @@ from appview.http.errors import FetchError, HttpStatusError
 from appview.identity.errors import IdentityError
 from appview.ingest.backoff import Backoff
 from appview.ingest.errors import RepoBehind, RepoInactive
-from appview.ingest.route import RecordChange, judge_config, route_repo
-from lexicons.data import cid_text
-from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
     from appview.ingest.fetch import FetchedRepo, RepoFetcher
     from appview.ingest.pipeline import Pipeline
     from appview.ingest.reconcile import Reconciler
-    from appview.ingest.route import Stray
-    from appview.ingest.snapshots import RepoRecord
-    from appview.memory.values import RepoUpdate
+    from appview.ingest.whole import RoutedRepo
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
@@ -49,6 +45,7 @@ INACTIVE_SECONDS: Final = (
 MAX_RETRY_AFTER: Final = 24 * 3600.0  # seconds; a host that asks for more is asked again anyway
 CANDIDATE_ATTEMPTS: Final = 10  # at an account that only seemed to declare a space
 PATIENCE: Final = 4  # times that a repo may be behind before it is believed
+MAX_UNWRITTEN: Final = 32  # repos between the walk and the disk: 1 MB of memory each, and a file
 MAX_SLEEP: Final = 30.0  # seconds; the clock may jump
 
 log = structlog.get_logger(__name__)
@@ -56,6 +53,15 @@ log = structlog.get_logger(__name__)
 
 class _Overtaken(Exception):
     """The account went, or came back, while its repo was fetched."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """A repo on its way to the disk: what it means, by what marks, and the spaces that it fills."""
+
+    routed: RoutedRepo
+    marks: Mapping[tuple[SpaceUri, Did], str]
+    filled: frozenset[SpaceUri]
 
 
 class Backfill:
@@ -87,6 +93,7 @@ class Backfill:
         self._due: dict[Did, int] = {}
         self._running: set[Did] = set()
         self._asking: set[Did] = set()  # for the status of a hidden account, whatever fetch is on its way
+        self._unwritten = asyncio.Semaphore(MAX_UNWRITTEN)
         self._news = asyncio.Event()
 
     @property
@@ -132,7 +139,14 @@ class Backfill:
         attempt, turn = self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]
         try:
             if not await self._is_hidden(did, attempt, turn) and not await self._is_unchanged(did, attempt):
-                await self._take(await self._fetcher.fetch(did), attempt, turn)
+                async with AsyncExitStack() as stack:
+                    async with self._fetcher.fetch(did) as repo:
+                        # Waited for with the repo's place among all that are fetched: where a disk is slow,
+                        # less is fetched.
+                        await stack.enter_async_context(self._unwritten)
+                        handed = await self._take(repo, attempt, turn)
+                    if handed is not None:
+                        await self._finish(did, handed)
         except _Overtaken:
             self.outcomes["overtaken"] += 1
             async with self._pipeline.lock:
@@ -253,39 +267,42 @@ class Backfill:
             return False
         return isinstance(error, IdentityError) or row.attempts >= CANDIDATE_ATTEMPTS
 
-    async def _take(self, repo: FetchedRepo, attempt: int, turn: int) -> None:
-        """Make every space that waits for it hold what the repo holds, and let the repo go on from there."""
+    async def _take(self, repo: FetchedRepo, attempt: int, turn: int) -> _Handed | None:
+        """Hand on what the repo holds for every space that waits for it, and let the repo go on from there;
+        None where nothing is to be done with it any more."""
         did, pipeline = repo.did, self._pipeline
-        async with pipeline.lock:
-            self._check_not_overtaken(did, turn)
-            self._check_not_behind(repo)
-            state = pipeline.engine.state(did)
-            if state is not None and not state.active:
-                # Its host gives it out again; what is here asks for it anew.
-                await pipeline.account(did, active=True, status=None)
-                return
-            await self._committer.insist(lambda: self._declare(repo))
-        memories = [_change(record) for record in repo.records if record.collection == MEMORY]
-        tree = cid_text(repo.data)
+        scopes, marks = pipeline.roster.of(did), pipeline.marks
+        routed = await repo.route(scopes)
+        declared = False
         while True:
-            scopes, marks = pipeline.roster.of(did), pipeline.marks
-            strays: Counter[Stray] = Counter()
-            updates = await asyncio.to_thread(route_repo, did, repo.rev, tree, memories, scopes, strays)
             async with pipeline.lock:
-                if pipeline.roster.of(did) != scopes:
-                    continue
-                if did not in pipeline.rows:
-                    return
+                if declared and did not in pipeline.rows:
+                    return None
                 self._check_not_overtaken(did, turn)
                 self._check_not_behind(repo)
-                filled = await self._hand_on(repo, attempt, updates)
-                pipeline.count_strays(did, strays)
-            break
+                state = pipeline.engine.state(did)
+                if state is not None and not state.active:
+                    # Its host gives it out again; what is here asks for it anew.
+                    await pipeline.account(did, active=True, status=None)
+                    return None
+                if not declared:
+                    await self._committer.insist(partial(self._declare, did, routed))
+                    declared = True
+                elif pipeline.roster.of(did) == scopes:
+                    return _Handed(routed, marks, await self._hand_on(repo, attempt, routed))
+                wanted, marked = pipeline.roster.of(did), pipeline.marks
+            if wanted != scopes:  # its own config, or rules, have changed what the author may write
+                scopes, marks = wanted, marked
+                routed = await repo.route(scopes)
+
+    async def _finish(self, did: Did, handed: _Handed) -> None:
+        """Wait until what was handed on is on disk, and note that it is."""
         await self._committer.flush()
-        async with pipeline.lock:
-            await self._committer.insist(lambda: self._settle(did, filled, marks))
+        async with self._pipeline.lock:
+            await self._committer.insist(partial(self._settle, did, handed.filled, handed.marks))
         self.outcomes["fetched"] += 1
-        log.info("repo fetched", did=did, rev=repo.rev, memories=len(memories), spaces=len(filled))
+        routed = handed.routed
+        log.info("repo fetched", did=did, rev=routed.rev, memories=routed.memories, spaces=len(handed.filled))
 
     async def _settle(
         self, did: Did, filled: frozenset[SpaceUri], marks: Mapping[tuple[SpaceUri, Did], str]
@@ -307,12 +324,12 @@ class Backfill:
         if did not in pipeline.roster.followed and did in pipeline.rows:
             await self._reconciler.forget(did)  # it declares no space after all
 
-    async def _hand_on(
-        self, repo: FetchedRepo, attempt: int, updates: Mapping[SpaceUri, RepoUpdate]
-    ) -> frozenset[SpaceUri]:
-        # Whole repos are bounded where they are fetched; counted here they would hold up everybody.
-        did, pipeline = repo.did, self._pipeline
-        pipeline.count_refusals(did, updates)
+    async def _hand_on(self, repo: FetchedRepo, attempt: int, routed: RoutedRepo) -> frozenset[SpaceUri]:
+        # What whole repos hold is not in memory; counted here they would hold up everybody.
+        did, pipeline, updates = repo.did, self._pipeline, routed.updates
+        for reason, number in routed.refused.items():
+            pipeline.events[f"refused {reason}"] += number
+        pipeline.count_strays(did, routed.strays)
         if pipeline.engine.is_current(did, attempt):
             filled = frozenset(updates)
             self._committer.add(updates, 0)
@@ -337,15 +354,12 @@ class Backfill:
         pipeline.check_handle(repo.identity)
         return filled
 
-    async def _declare(self, repo: FetchedRepo) -> None:
+    async def _declare(self, did: Did, routed: RoutedRepo) -> None:
         """Follow the config that the repo holds, or that it holds none."""
-        for record in repo.records:
-            if record.collection == CONFIG and record.rkey == CONFIG_RKEY:
-                declared = judge_config(repo.did, repo.rev, _change(record))
-                if declared is not None:
-                    await self._declarations.follow(declared)
-                return
-        await self._declarations.absent(repo.did, repo.rev)
+        if routed.config is not None:
+            await self._declarations.follow(routed.config)
+        else:
+            await self._declarations.absent(did, routed.rev)
 
     def _check_not_overtaken(self, did: Did, turn: int) -> None:
         """Refuse a repo whose account has gone or come since it was asked for: it may tell of before."""
@@ -363,7 +377,3 @@ class Backfill:
             raise RepoBehind(f"the host has rev {repo.rev}, {known} was proven")
         if not resync and not self._pipeline.pending.reaches(repo.did, repo.rev):
             raise RepoBehind(f"the host has rev {repo.rev}, later ones went by")
-
-
-def _change(record: RepoRecord) -> RecordChange:
-    return RecordChange(record.collection, record.rkey, cid_text(record.cid), record.record)

@@ -2,14 +2,16 @@
 
 Invariants: no record is given out that is not signed by the account's key and reached through its tree; hosts
 are asked with manners (see `hosts`); a signature that does not fit makes the account's key be asked for once
-more, not oftener.
+more, not oftener; one small and one large repo are walked at a time, so that neither a large one nor many of
+them keep the small ones, or the event loop, waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -20,11 +22,12 @@ from appview.ingest.commits import prove_record
 from appview.ingest.errors import Rejected, RepoInactive
 from appview.ingest.hosts import Hosts
 from appview.ingest.snapshots import RepoReader
+from appview.ingest.whole import route_repo
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.syntax import Tid
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
     from appview.clock import Clock
@@ -32,12 +35,16 @@ if TYPE_CHECKING:
     from appview.identity.documents import Identity
     from appview.identity.resolver import Resolver
     from appview.ingest.commits import ProvenRecord
-    from appview.ingest.snapshots import RepoRecord
+    from appview.ingest.snapshots import RepoSnapshot
+    from appview.ingest.whole import RoutedRepo
+    from appview.memory.scope import Scope
+    from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did, Nsid, RecordKey
 
 T = TypeVar("T")
 
 REPO_SECONDS: Final = 600.0  # ours: a repo, from the request to its last byte
+SMALL_REPO_BYTES: Final = 10_000_000  # ours: a repo that is walked in a second or two
 MAX_PROOF_BYTES: Final = 3_000_000  # a record of 1 MB and the nodes of its tree that lead there
 PROOF_SECONDS: Final = 30.0
 COLLECTIONS: Final = frozenset({str(MEMORY), str(CONFIG)})
@@ -50,15 +57,32 @@ INACTIVE: Final = {
 _CAR: Final = "application/vnd.ipld.car"
 
 
-@dataclass(frozen=True, slots=True)
 class FetchedRepo:
-    """A repo as of one signed commit: the records of our collections."""
+    """A repo as of one signed commit, laid aside on this machine; its tree is not looked at yet."""
 
-    did: Did
-    rev: str
-    data: bytes
-    records: tuple[RepoRecord, ...]
-    identity: Identity
+    def __init__(
+        self, identity: Identity, snapshot: RepoSnapshot, walks: asyncio.Semaphore, folder: Path | None
+    ) -> None:
+        self.did = snapshot.did
+        self.rev = snapshot.rev
+        self.data = snapshot.data
+        self.identity = identity
+        self._snapshot = snapshot
+        self._walks = walks
+        self._folder = folder
+
+    async def route(self, scopes: Mapping[SpaceUri, Scope]) -> RoutedRepo:
+        """Prove the whole tree, and judge on the way what its author may write; raise `Rejected`.
+
+        Can be asked again, with other scopes, inside the block of `fetch`; what it gives outlasts that block.
+        """
+
+        def work() -> RoutedRepo:
+            records = self._snapshot.records(COLLECTIONS.__contains__)
+            return route_repo(self.did, self.rev, self.data, records, scopes, self._folder)
+
+        async with self._walks:
+            return await asyncio.to_thread(work)
 
 
 class RepoFetcher:
@@ -78,10 +102,15 @@ class RepoFetcher:
         self._clock = clock
         self._folder = folder
         self._hosts = hosts or Hosts()
+        self._small_walks = asyncio.Semaphore(1)
+        self._large_walks = asyncio.Semaphore(1)
 
-    async def fetch(self, did: Did) -> FetchedRepo:
-        """Fetch and prove a repo; raise `AppviewError`: `RepoInactive`, `FetchError`, `Rejected`, ..."""
-        return await self._ask(did, self._repo)
+    @asynccontextmanager
+    async def fetch(self, did: Did) -> AsyncIterator[FetchedRepo]:
+        """Fetch a repo and prove its commit; raise `AppviewError`: `RepoInactive`, `FetchError`, `Rejected`,
+        ... Inside the block the repo keeps its place among all that are fetched at once."""
+        async with AsyncExitStack() as stack:
+            yield await self._ask(did, partial(self._repo, stack))
 
     async def record(self, did: Did, collection: Nsid, rkey: RecordKey) -> ProvenRecord:
         """Fetch and prove a record, or that there is none; raise `AppviewError`."""
@@ -153,21 +182,23 @@ class RepoFetcher:
                 raise RepoInactive(identity.did, INACTIVE[error.name]) from None
             raise
 
-    async def _repo(self, pds: str, identity: Identity) -> FetchedRepo:
-        async with self._hosts.place(pds, "repo"):
-            with RepoReader(identity.did, identity.key, folder=self._folder) as reader:
-                async with self._client.stream(
-                    _url(pds, "getRepo", did=identity.did),
-                    accept=_CAR,
-                    max_bytes=MAX_REPO_BYTES,
-                    seconds=REPO_SECONDS,
-                ) as chunks:
-                    async for chunk in chunks:
-                        reader.feed(chunk)
-                snapshot = reader.finish(self._clock())
-                # A walk over a large tree takes a while; the event loop goes on.
-                records = await asyncio.to_thread(lambda: tuple(snapshot.records(COLLECTIONS.__contains__)))
-                return FetchedRepo(identity.did, snapshot.rev, snapshot.data, records, identity)
+    async def _repo(self, outer: AsyncExitStack, pds: str, identity: Identity) -> FetchedRepo:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._hosts.place(pds, "repo"))
+            reader = stack.enter_context(RepoReader(identity.did, identity.key, folder=self._folder))
+            async with self._client.stream(
+                _url(pds, "getRepo", did=identity.did),
+                accept=_CAR,
+                max_bytes=MAX_REPO_BYTES,
+                seconds=REPO_SECONDS,
+            ) as chunks:
+                async for chunk in chunks:
+                    reader.feed(chunk)
+            # Sorting the index of a large repo takes a while; the event loop goes on.
+            snapshot = await asyncio.to_thread(reader.finish, self._clock())
+            walks = self._small_walks if reader.bytes_read <= SMALL_REPO_BYTES else self._large_walks
+            outer.push_async_exit(stack.pop_all())
+            return FetchedRepo(identity, snapshot, walks, self._folder)
 
     async def _json(self, host: str, method: str, **parameters: str) -> dict[str, Any]:
         async with self._hosts.place(host, "record"):

@@ -159,7 +159,7 @@ def route_commit(
             continue
         judged = judge_memory(record.rkey, record.cid, record.block)
         chosen = targets(author, judged.topics, scopes)
-        _count_stray(judged.topics, chosen, strays)
+        count_stray(judged.topics, chosen, strays)
         for space in scopes:
             if space in chosen:
                 changes.setdefault(space, []).append(judged.change)
@@ -180,30 +180,6 @@ def route_record(
     return {space: replace(update, partial=True) for space, update in updates.items()}
 
 
-def route_repo(
-    author: Did,
-    rev: str,
-    tree: str | None,
-    records: Iterable[RecordChange],
-    scopes: Mapping[SpaceUri, Scope],
-    strays: Counter[Stray] | None = None,
-) -> dict[SpaceUri, RepoUpdate]:
-    """Turn all memory records of a repo into a complete update for every space of `scopes`."""
-    changes: dict[SpaceUri, list[Change]] = {space: [] for space in scopes}
-    for record in records:
-        if record.collection != MEMORY or record.block is None or record.cid is None:
-            continue
-        judged = judge_memory(record.rkey, record.cid, record.block)
-        chosen = targets(author, judged.topics, scopes)
-        _count_stray(judged.topics, chosen, strays)
-        for space in chosen:
-            changes[space].append(judged.change)
-    return {
-        space: RepoUpdate(author, rev, tuple(made), tree, complete=True, scope=scopes[space])
-        for space, made in changes.items()
-    }
-
-
 def refusals(updates: Iterable[RepoUpdate]) -> Sequence[tuple[Literal["record", "blank"], str, str]]:
     """List what updates refuse: (reason, record key, detail), each record once."""
     found: dict[str, tuple[Any, str, str]] = {}
@@ -214,7 +190,7 @@ def refusals(updates: Iterable[RepoUpdate]) -> Sequence[tuple[Literal["record", 
     return list(found.values())
 
 
-def _count_stray(topics: Topics | None, chosen: frozenset[SpaceUri], strays: Counter[Stray] | None) -> None:
+def count_stray(topics: Topics | None, chosen: frozenset[SpaceUri], strays: Counter[Stray] | None) -> None:
     """Count a record that is in no space because its tag `space=` names none that takes it."""
     named = None if topics is None else topics.attributes.get(SPACE_ATTRIBUTE)
     if strays is not None and named is not None and not chosen:

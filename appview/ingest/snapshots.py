@@ -85,9 +85,8 @@ class RepoReader:
         return self._car.bytes_read
 
     def feed(self, chunk: bytes) -> None:
-        """Take more bytes. Raises `Rejected`."""
-        for cid, block in self._car.feed(chunk):
-            self._blocks.add(cid, block)
+        """Take more bytes. Raises `Rejected`, `StoreError`."""
+        self._blocks.add(self._car.feed(chunk))
 
     def finish(self, now: int) -> RepoSnapshot:
         """Check the signature, once all bytes have come; `now` in microseconds. Raises `Rejected`."""

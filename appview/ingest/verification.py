@@ -14,9 +14,6 @@ from appview.access.subjects import Account
 from appview.errors import AppviewError, StoreError
 from appview.ingest.comparison import BY_REPO, Difference, compare
 from appview.ingest.errors import RepoInactive
-from appview.ingest.route import RecordChange, route_repo
-from lexicons.data import cid_text
-from lexicons.ids import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,7 +21,8 @@ if TYPE_CHECKING:
     from appview.access.access import Access
     from appview.clock import Clock
     from appview.control import Control, RepairKind, SpaceRow
-    from appview.ingest.fetch import FetchedRepo, RepoFetcher
+    from appview.ingest.fetch import RepoFetcher
+    from appview.ingest.whole import RoutedRepo
     from appview.memory.pool import SpacePool
     from appview.memory.store import SpaceStore
     from appview.memory.values import Change
@@ -167,15 +165,15 @@ class Verifier:
                 await asyncio.sleep(POLL_SECONDS)
             before = {report.space: report for report in reports}
             try:
-                repo = await self._fetcher.fetch(did)
+                routed = await self._routed(did, rows)
             except RepoInactive as error:
                 reports = [await self._inactive(row, did, error.status) for row in rows]
             except AppviewError as error:
                 return [AuthorReport(row.uri, did, "unreachable", error=str(error)[:500]) for row in rows]
             else:
-                if self._serving and not await self._caught_up(did, repo.rev):
-                    return [_late(report) for report in await self._compare(did, rows, repo)]
-                reports = await self._compare(did, rows, repo)
+                if self._serving and not await self._caught_up(did, routed.rev):
+                    return [_late(report) for report in await self._compare(did, rows, routed)]
+                reports = await self._compare(did, rows, routed)
             reports = [_confirmed(report, before.get(report.space)) for report in reports]
             if not any(report.differences for report in reports):
                 break
@@ -192,14 +190,13 @@ class Verifier:
         except TimeoutError:
             return False
 
-    async def _compare(self, did: Did, rows: Sequence[SpaceRow], repo: FetchedRepo) -> list[AuthorReport]:
+    async def _routed(self, did: Did, rows: Sequence[SpaceRow]) -> RoutedRepo:
         scopes = {row.uri: self._access.scope(Account(did), row.uri, "write") for row in rows}
-        memories = [
-            RecordChange(each.collection, each.rkey, cid_text(each.cid), each.record)
-            for each in repo.records
-            if each.collection == MEMORY
-        ]
-        updates = await asyncio.to_thread(route_repo, did, repo.rev, cid_text(repo.data), memories, scopes)
+        async with self._fetcher.fetch(did) as repo:
+            return await repo.route(scopes)
+
+    async def _compare(self, did: Did, rows: Sequence[SpaceRow], routed: RoutedRepo) -> list[AuthorReport]:
+        updates, rev = routed.updates, routed.rev
         reports = []
         for row in rows:
             changes: Collection[Change] = updates[row.uri].changes
@@ -215,11 +212,11 @@ class Verifier:
                         if await store.is_hidden(did):
                             found.append(Difference("", "hidden"))
             except StoreError as error:
-                reports.append(AuthorReport(row.uri, did, "unreachable", repo.rev, error=str(error)))
+                reports.append(AuthorReport(row.uri, did, "unreachable", rev, error=str(error)))
                 continue
             state: State = "different" if found else "equal"
             count = len(changes)
-            reports.append(AuthorReport(row.uri, did, state, repo.rev, count, differences=tuple(found)))
+            reports.append(AuthorReport(row.uri, did, state, rev, count, differences=tuple(found)))
         return reports
 
     async def _inactive(self, row: SpaceRow, did: Did, status: str) -> AuthorReport:

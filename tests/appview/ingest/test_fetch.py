@@ -15,10 +15,13 @@ from appview.identity.resolver import Resolver
 from appview.ingest.errors import Rejected, RepoInactive
 from appview.ingest.fetch import RepoFetcher
 from appview.ingest.hosts import PER_HOST
+from appview.memory.scope import EVERYTHING, NOTHING
 from lexicons.ids import CONFIG, MEMORY
+from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
-from tests.appview.ingest.world import config, memory, rkey
+from tests.appview.ingest.world import config, held, memory, rkey
 from tests.network.synthetic import K256, Network
+from tests.network.synthetic.blocks import car
 from tests.network.synthetic.pds import Pds
 
 if TYPE_CHECKING:
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from appview.ingest.whole import RoutedRepo
     from tests.network.synthetic import Account
+
+SPACE = SpaceUri.public(Did("did:plc:garden"))
 
 
 class CountingPds(Pds):
@@ -56,6 +62,11 @@ class Setup:
         self.network = network
         self.fetcher = RepoFetcher(client, Resolver(client, network.plc.url, now), now)
 
+    async def take(self, did: str) -> RoutedRepo:
+        async with self.fetcher.fetch(Did(did)) as repo:
+            assert repo.did == did
+            return await repo.route({SPACE: EVERYTHING})
+
     def author(self, pds: int = 0) -> Account:
         account = self.network.account(pds=pds)
         self.network.create(account, str(MEMORY), rkey(), memory("one"))
@@ -78,22 +89,47 @@ def gates(setup: Setup) -> list[CountingPds]:
 
 async def test_the_records_of_our_collections_are_given(setup: Setup) -> None:
     author = setup.author()
-    repo = await setup.fetcher.fetch(Did(author.did))
-    assert (repo.did, repo.rev, repo.data) == (author.did, author.rev, author.data)
-    assert {record.collection for record in repo.records} == {str(MEMORY), str(CONFIG)}
+    routed = await setup.take(author.did)
+    assert routed.rev == author.rev
+    assert [change.cid for change in routed.updates[SPACE].changes] == list(held(author).values())
+    assert routed.config is not None and routed.config.config is not None
+
+
+async def test_what_was_taken_outlasts_its_place_and_can_be_taken_for_other_scopes(setup: Setup) -> None:
+    author = setup.author()
+    other = SpaceUri.public(Did("did:plc:other"))
+    async with setup.fetcher.fetch(Did(author.did)) as repo:
+        first = await repo.route({})
+        second = await repo.route({SPACE: EVERYTHING, other: NOTHING})
+    assert (first.memories, first.updates) == (1, {})
+    assert [len(list(second.updates[space].changes)) for space in (SPACE, other)] == [1, 0]
+    with pytest.raises(RuntimeError):
+        await repo.route({SPACE: EVERYTHING})
+
+
+async def test_a_repo_whose_tree_is_false_gives_nothing(setup: Setup) -> None:
+    author = setup.author()
+    for number in range(30):
+        setup.network.create(author, str(MEMORY), rkey(), memory(f"memory {number}"))
+    missing = list(author.record_blocks)[-1]
+    blocks = [(cid, block) for cid, block in author.export_blocks() if cid != missing]
+    setup.network.pds[0].export[author.did] = car([blocks[0][0]], blocks)
+    with pytest.raises(Rejected) as caught:
+        await setup.take(author.did)
+    assert caught.value.reason == "missing-block"
 
 
 async def test_a_host_is_asked_for_a_few_repos_at_once_and_delays_no_other(setup: Setup) -> None:
     slow, quick = gates(setup)
     slow.gate.clear()
     authors = [setup.author(0) for _ in range(20)]
-    waiting = [asyncio.create_task(setup.fetcher.fetch(Did(each.did))) for each in authors]
+    waiting = [asyncio.create_task(setup.take(each.did)) for each in authors]
     async with asyncio.timeout(10):
         while slow.inside < PER_HOST["repo"]:  # noqa: ASYNC110 - the server signals nothing
             await asyncio.sleep(0.005)
     others = [setup.author(1) for _ in range(5)]
     async with asyncio.timeout(10):
-        await asyncio.gather(*(setup.fetcher.fetch(Did(each.did)) for each in others))
+        await asyncio.gather(*(setup.take(each.did) for each in others))
     assert slow.inside == PER_HOST["repo"]
     slow.gate.set()
     async with asyncio.timeout(20):
@@ -107,34 +143,35 @@ async def test_an_inactive_repo_is_told_apart(setup: Setup, status: str) -> None
     author = setup.author()
     author.active, author.status = False, status
     with pytest.raises(RepoInactive) as caught:
-        await setup.fetcher.fetch(Did(author.did))
+        await setup.take(author.did)
     assert caught.value.status == status
 
 
 async def test_a_rotated_key_is_asked_for_once(setup: Setup) -> None:
     author = setup.author()
     did = Did(author.did)
-    await setup.fetcher.fetch(did)
+    await setup.take(did)
     setup.network.rotate_key(author, K256(), announce=False)
     setup.network.create(author, str(MEMORY), rkey(), memory("with the new key"))
-    assert len((await setup.fetcher.fetch(did)).records) == 3
+    assert (await setup.take(did)).memories == 2
     asked = setup.network.plc.requests[did]
     setup.network.plc.override[did] = author.document()
     author.key = K256()  # a key that the directory does not know
     setup.network.create(author, str(MEMORY), rkey(), memory("forged"))
     with pytest.raises(Rejected):
-        await setup.fetcher.fetch(did)
+        await setup.take(did)
     with pytest.raises(Rejected):
-        await setup.fetcher.fetch(did)
+        await setup.take(did)
     assert setup.network.plc.requests[did] == asked
 
 
 async def test_a_moved_account_is_looked_for_at_its_new_host(setup: Setup) -> None:
     author = setup.author(0)
     did = Did(author.did)
-    await setup.fetcher.fetch(did)
+    await setup.take(did)
     setup.network.move(author, 1)
-    repo = await setup.fetcher.fetch(did)
+    async with setup.fetcher.fetch(did) as repo:
+        await repo.route({})
     assert repo.identity.pds == setup.network.pds[1].url
 
 
@@ -142,7 +179,7 @@ async def test_an_account_without_a_host(setup: Setup) -> None:
     author = setup.author()
     setup.network.plc.override[author.did] = author.document() | {"service": []}
     with pytest.raises(IdentityError):
-        await setup.fetcher.fetch(Did(author.did))
+        await setup.take(author.did)
 
 
 async def test_a_host_that_is_busy_says_when_to_come_back(setup: Setup) -> None:
@@ -150,5 +187,5 @@ async def test_a_host_that_is_busy_says_when_to_come_back(setup: Setup) -> None:
     setup.network.pds[0].fail_with = 429
     setup.network.pds[0].retry_after = "17"
     with pytest.raises(HttpStatusError) as caught:
-        await setup.fetcher.fetch(Did(author.did))
+        await setup.take(author.did)
     assert caught.value.retry_after_seconds == 17.0

@@ -12,9 +12,7 @@ from appview.ingest.route import (
     Stray,
     judge_config,
     judge_memory,
-    refusals,
     route_commit,
-    route_repo,
     targets,
 )
 from appview.memory.scope import EVERYTHING, NOTHING, Attribute, Scope, Subtree
@@ -246,16 +244,6 @@ def test_records_of_other_collections_go_nowhere() -> None:
     assert route(other) == {}
 
 
-def test_a_whole_repo_is_a_complete_update_for_each_space_even_when_it_is_empty_there() -> None:
-    records = [change(record(tags=(f"space={BOB}",)), rkey=RKEY), change(b"\xff", rkey="3jzfcijpj2z2c")]
-    made = route_repo(ALICE, REV, "tree", records, {GARDEN: EVERYTHING, SHED: EVERYTHING})
-    assert all(update.complete and update.rev == REV and update.data == "tree" for update in made.values())
-    assert [type(item) for item in made[GARDEN].changes] == [Refuse]
-    assert [type(item) for item in made[SHED].changes] == [Put, Refuse]
-    assert [reason for reason, _, _ in refusals(made.values())] == ["record"]
-    assert route_repo(ALICE, REV, "tree", [], {GARDEN: EVERYTHING})[GARDEN].changes == ()
-
-
 # Config records
 
 
@@ -298,12 +286,11 @@ def test_a_deleted_config_is_no_problem() -> None:
         ("kind=note", {}),
     ],
 )
-@pytest.mark.parametrize("whole", [False, True])
 def test_a_memory_that_its_own_tag_keeps_out_of_every_space_is_counted(
-    tag: str, counted: dict[str, int], whole: bool
+    tag: str, counted: dict[str, int]
 ) -> None:
     strays: Counter[Stray] = Counter()
     changes = [change(record(tags=(tag,)))]
     scopes = {GARDEN: EVERYTHING, SHED: Scope(allow=frozenset({Subtree("/elsewhere")}))}
-    (route_repo if whole else route_commit)(ALICE, REV, "t", changes, scopes, strays)
+    route_commit(ALICE, REV, "t", changes, scopes, strays)
     assert strays == counted

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from appview.identity.keys import PublicKey
-from appview.ingest.block_files import MEMORY_BYTES, BlockFile
+from appview.ingest.block_files import BlockFile
 from appview.ingest.errors import Rejected
+from appview.ingest.scratch import MEMORY_BYTES
 from appview.ingest.snapshots import RepoReader, prove_repo
 from lexicons.syntax import Did
 from tests.network.synthetic import Account, Write, tid
@@ -164,8 +165,7 @@ def test_blocks_beyond_memory_go_to_a_file_and_come_back() -> None:
     with BlockFile() as blocks:
         laid = [block_of({"n": number, "pad": bytes(100_000)}) for number in range(100)]
         assert sum(len(block) for _, block in laid) > MEMORY_BYTES
-        for cid, block in laid:
-            blocks.add(cid, block)
+        blocks.add(laid)
         blocks.seal()
         assert len(blocks) == 100
         assert all(blocks.get(cid) == block for cid, block in laid)
@@ -175,8 +175,7 @@ def test_blocks_beyond_memory_go_to_a_file_and_come_back() -> None:
 def test_blocks_that_share_the_indexed_prefix_are_told_apart() -> None:
     left, right = (b"\x01\x71\x12\x20" + b"same----" + bytes([end]) * 24 for end in (1, 2))
     with BlockFile() as blocks:
-        for cid, block in ((left, b"left"), (right, b"right")):
-            blocks.add(cid, block)
+        blocks.add([(left, b"left"), (right, b"right")])
         blocks.seal()
         assert (blocks.get(left), blocks.get(right)) == (b"left", b"right")
         assert blocks.get(left[:12] + bytes(24)) is None

@@ -34,7 +34,7 @@ READ_SECONDS: Final = 30.0  # without a byte
 DOCUMENT_SECONDS: Final = 15.0  # a small answer, from start to end
 MAX_DOCUMENT_BYTES: Final = 256 * 1024  # a DID document or an error body; real ones are below 4 kB
 MAX_ERROR_BYTES: Final = 4_096  # what of an error body is read
-MAX_CONNECTIONS: Final = 100
+MAX_CONNECTIONS: Final = 200  # above what all that ask may have open together: see `ingest.hosts`, `identity`
 MAX_CONNECTIONS_PER_HOST: Final = 16
 USER_AGENT: Final = "garden-engram-appview"
 

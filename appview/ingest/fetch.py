@@ -184,7 +184,7 @@ class RepoFetcher:
 
     async def _repo(self, outer: AsyncExitStack, pds: str, identity: Identity) -> FetchedRepo:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._hosts.place(pds, "repo"))
+            place = await stack.enter_async_context(self._hosts.place(pds, "repo"))
             reader = stack.enter_context(RepoReader(identity.did, identity.key, folder=self._folder))
             async with self._client.stream(
                 _url(pds, "getRepo", did=identity.did),
@@ -194,6 +194,8 @@ class RepoFetcher:
             ) as chunks:
                 async for chunk in chunks:
                     reader.feed(chunk)
+                    place.bytes = reader.bytes_read
+            place.arrived()
             # Sorting the index of a large repo takes a while; the event loop goes on.
             snapshot = await asyncio.to_thread(reader.finish, self._clock())
             walks = self._small_walks if reader.bytes_read <= SMALL_REPO_BYTES else self._large_walks

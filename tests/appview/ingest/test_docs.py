@@ -1,4 +1,4 @@
-"""The page on sources has the limits of the code."""
+"""The pages on ingest and on sources have the limits of the code."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from appview.identity import handles
-from appview.ingest import claims, discovery, hosts, jetstream, prover
+from appview.ingest import backfill, claims, discovery, fetch, hosts, jetstream, prover, scratch
+from appview.memory import apply, complete
 from appview.source_lines import KINDS, OPTIONS, parse_source
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = " ".join((DOCS / "sources.md").read_text(encoding="utf-8").split())
+INGEST = " ".join((DOCS / "ingest.md").read_text(encoding="utf-8").split())
 CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -29,12 +31,29 @@ HOUR = 3600 * SECOND
         f"every {discovery.EVERY // HOUR} hours after its end",
         f"asked for {hosts.PER_HOST['repo']} repos and {hosts.PER_HOST['record']} records",
         f"all hosts together for {hosts.TOTAL['repo']} and {hosts.TOTAL['record']}",
+        f"longer than {hosts.PATIENCE['record']:.0f} seconds, or a repo that takes longer than"
+        f" {hosts.PATIENCE['repo']:.0f},",
+        f"goes on among {hosts.LONG['record']} and {hosts.LONG['repo']} more",
+        f"comes with {hosts.MIN_RATE / 1000:.0f} kB a second is not slow",
         f"gets {hosts.BURST:.0f} requests at once and {hosts.PER_SECOND:.0f} a second",
         f"asked for again after {handles.MAX_AGE // HOUR} hours",
     ],
 )
 def test_limits_are_those_of_the_code(sentence: str) -> None:
     assert sentence in PAGE
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"Repos below {scratch.MEMORY_BYTES // 1_000_000} MB stay in memory",
+        f"one small repo (up to {fetch.SMALL_REPO_BYTES // 1_000_000} MB)",
+        f"up to {apply.MAX_ROUND:,} records and {complete.MAX_ROUND_BYTES // 1_000_000} MB at a time",
+        f"Up to {backfill.MAX_UNWRITTEN} repos are between the walk and the disk",
+    ],
+)
+def test_limits_of_whole_repos_are_those_of_the_code(sentence: str) -> None:
+    assert sentence in INGEST
 
 
 def test_every_option_is_documented_with_its_kinds() -> None:

@@ -1,0 +1,162 @@
+"""Whole repos on their way into spaces while rules, accounts and disks change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from appview.ingest import backfill
+from appview.ingest.fetch import FetchedRepo
+from appview.ingest.scratch import Scratch
+from appview.memory.scope import Subtree
+from lexicons.syntax import Did
+from tests.appview.ingest.test_rights import may
+from tests.appview.ingest.world import World, held
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pytest
+
+    from appview.ingest.whole import RoutedRepo
+    from appview.memory.scope import Scope
+    from lexicons.spaces import SpaceUri
+
+
+class Walks:
+    """Notes each walk, and has something happen when the first one of an account has ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scopes: dict[Did, list[Mapping[SpaceUri, Scope]]] = {}
+        self.meanwhile: dict[str, asyncio.Future[None]] = {}
+        self.ended: dict[str, asyncio.Event] = {}
+        real = FetchedRepo.route
+
+        async def route(repo: FetchedRepo, scopes: Mapping[SpaceUri, Scope]) -> RoutedRepo:
+            routed = await real(repo, scopes)
+            walks = self.scopes.setdefault(repo.did, [])
+            walks.append(scopes)
+            if len(walks) == 1 and repo.did in self.ended:
+                self.ended[repo.did].set()
+                await self.meanwhile[repo.did]
+            return routed
+
+        monkeypatch.setattr(FetchedRepo, "route", route)
+
+    def stop(self, did: str) -> asyncio.Event:
+        """Have the first walk of an account stop at its end until `go`."""
+        self.ended[did] = asyncio.Event()
+        self.meanwhile[did] = asyncio.get_running_loop().create_future()
+        return self.ended[did]
+
+    def go(self, did: str) -> None:
+        self.meanwhile[did].set_result(None)
+
+
+async def test_a_repo_that_declares_its_space_is_fetched_once_and_walked_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = Walks(monkeypatch)
+    alice, space = world.authority()
+    world.remember(alice, "hers")
+    async with world.running():
+        await world.until_declared(space)
+        await world.until_texts(space, {"hers"})
+    assert world.network.pds[0].requests["com.atproto.sync.getRepo"] == 1
+    assert [list(scopes) for scopes in walks.scopes[Did(alice.did)]] == [[], [space]]
+
+
+async def test_rules_that_change_while_a_repo_is_walked_are_those_that_count(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = Walks(monkeypatch)
+    async with world.running():
+        _, space = world.authority()
+        await world.until_declared(space)
+        bob = world.network.account()
+        world.remember(bob, "one", "/a")
+        world.remember(bob, "two", "/b")
+        ended = walks.stop(bob.did)
+        asked = world.network.pds[0].requests["com.atproto.sync.getRepo"]
+        await world.join(space, bob)
+        async with asyncio.timeout(10):
+            await ended.wait()
+        denied = may(bob, space, Subtree("/a"), allow=False)
+        await world.access.change([denied], actor="test", action="test")
+        await world.reconcile()
+        walks.go(bob.did)
+        await world.until_texts(space, {"two"})
+
+        async def synced() -> bool:
+            return (await world.control.memberships())[space, Did(bob.did)] == "synced"
+
+        await world.until(synced)
+        first, second, *more = walks.scopes[Did(bob.did)]
+        assert first != second and not more
+        assert world.network.pds[0].requests["com.atproto.sync.getRepo"] == asked + 1, (
+            "walked again, not fetched again"
+        )
+
+
+async def test_what_is_written_while_a_repo_is_walked_comes_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = Walks(monkeypatch)
+    async with world.running():
+        _, space = world.authority()
+        await world.until_declared(space)
+        bob = world.network.account()
+        first = world.remember(bob, "before")
+        ended = walks.stop(bob.did)
+        await world.join(space, bob)
+        async with asyncio.timeout(10):
+            await ended.wait()
+        world.remember(bob, "meanwhile")
+        world.network.delete(bob, "garden.engram.memory", first)
+        await world.until_caught_up()
+        walks.go(bob.did)
+        await world.until_texts_of(space, bob, {"meanwhile"})
+        await world.until_mirrored(space, bob)
+
+
+async def test_a_repo_for_which_there_is_no_room_is_fetched_again_once_there_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = world.folder / "absent"
+
+    class Full(Scratch):
+        def __init__(self, _folder: Path | None = None, *, memory_bytes: int = 1) -> None:
+            super().__init__(absent, memory_bytes=1)
+
+    async with world.running():
+        _, space = world.authority()
+        await world.until_declared(space)
+        monkeypatch.setattr("appview.ingest.block_files.Scratch", Full)
+        bob, carol = world.network.account(), world.network.account()
+        world.remember(bob, "bob's")
+        await world.join(space, bob)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: StoreError", 0) >= 1)
+        monkeypatch.setattr("appview.ingest.block_files.Scratch", Scratch)
+        monkeypatch.setattr("appview.ingest.spool.Scratch", Full)
+        world.remember(carol, "carol's")
+        await world.join(space, carol)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: StoreError", 0) >= 2)
+        monkeypatch.setattr("appview.ingest.spool.Scratch", Scratch)
+        await world.until_mirrored(space, bob, carol)
+
+
+async def test_many_repos_come_through_the_narrow_place_before_the_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfill, "MAX_UNWRITTEN", 1)
+    async with world.running():
+        _, space = world.authority()
+        await world.until_declared(space)
+        authors = [world.network.account() for _ in range(8)]
+        for author in authors:
+            world.remember_many(author, 20)
+            await world.access.add_member(space, Did(author.did), "test")
+        await world.reconcile()
+        await world.until_mirrored(space, *authors)
+        assert all(len(held(author)) == 20 for author in authors)

@@ -164,7 +164,9 @@ class Backfill:
             async with self._pipeline.lock:
                 self.failed(did, error)
                 if self._is_hopeless(did, error):
-                    await self._committer.insist(partial(self._reconciler.forget, did))
+                    stranger = self._reconciler.is_stranger(did)
+                    give_up = self._reconciler.dismiss if stranger else self._reconciler.forget
+                    await self._committer.insist(partial(give_up, did))
         finally:
             busy.discard(did)
             self._news.set()
@@ -263,7 +265,9 @@ class Backfill:
     def _is_hopeless(self, did: Did, error: Exception) -> bool:
         """Tell whether to give up on an account of which nobody speaks but a message that proves nothing."""
         row = self._pipeline.rows.get(did)
-        if row is None or did in self._pipeline.roster.followed:
+        if row is None:
+            return False
+        if did in self._pipeline.roster.followed and (row.rev or not self._reconciler.is_stranger(did)):
             return False
         return isinstance(error, IdentityError) or row.attempts >= CANDIDATE_ATTEMPTS
 
@@ -300,6 +304,9 @@ class Backfill:
         await self._committer.flush()
         async with self._pipeline.lock:
             await self._committer.insist(partial(self._settle, did, handed.filled, handed.marks))
+            nothing = not any(map(len, (update.changes for update in handed.routed.updates.values())))
+            if nothing and self._reconciler.is_stranger(did):
+                await self._committer.insist(partial(self._reconciler.dismiss, did))
         self.outcomes["fetched"] += 1
         routed = handed.routed
         log.info("repo fetched", did=did, rev=routed.rev, memories=routed.memories, spaces=len(handed.filled))

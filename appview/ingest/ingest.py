@@ -104,6 +104,7 @@ class Ingest:
         self._declarations.changed = self._reconciler.reconcile
         self._pipeline.wanted = self._backfill.want
         self._pipeline.purge = self._reconciler.purge
+        self._pipeline.stranger = self._reconciler.notice
         self._prover = Prover(fetcher, self._pipeline, self._backfill, random=rng, sleep=sleep)
         self._pipeline.prove = self._prover.want
         self._feeds = [

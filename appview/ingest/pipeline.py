@@ -79,7 +79,8 @@ class Pipeline:
     """The engine with its hands. `lock` is held by whoever changes what it holds.
 
     `wanted(did)` is called when a repo must be fetched, or an account's status be asked for; `prove(command)`
-    when a record must be proven; `purge(did)` when an account is gone.
+    when a record must be proven; `purge(did)` when an account is gone; `stranger(did, event)` when an account
+    has written that is not followed: is it to be?
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Pipeline:
         self.wanted: Callable[[Did], None] = lambda _did: None
         self.prove: Callable[[Prove], None] = lambda _command: None
         self.purge: Callable[[Did], Awaitable[None]] | None = None
+        self.stranger: Callable[[Did, CommitEvent | ClaimEvent], bool] = lambda _did, _event: False
         self._committer = committer
         self._resolver = resolver
         self._handles = handles
@@ -315,7 +317,7 @@ class Pipeline:
 
     async def _untracked(self, did: Did, event: CommitEvent | ClaimEvent) -> None:
         if not (_declares(event) and self._open_registration):
-            self.events["not a writer"] += 1
+            self.events["stranger" if self.stranger(did, event) else "not a writer"] += 1
         elif await self.consider(did):
             await self.carry_out(self.engine.receive(event, self._clock()))
 

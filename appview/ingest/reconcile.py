@@ -5,7 +5,8 @@ Run at the start, when a space has come, when the rules have changed, and when a
 line) has changed control.db. A pair (space, author) that has come is filled from the author's whole repo;
 from one that is gone, all that the author had there is removed. Where an author may write less than before,
 what is outside leaves at once; where it may write more, the pair is filled again. A space that the operator
-has hidden keeps its file, for the day it is admitted again.
+has hidden keeps its file, for the day it is admitted again. Where everyone may write, strangers come by what
+they write (see `strangers`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import structlog
 from appview.access.subjects import Account
 from appview.control import RepoRow
 from appview.errors import AppviewError, StoreError
-from appview.ingest.roster import build, mark
+from appview.ingest.roster import Roster, build, mark
 from appview.ingest.route import reads_attributes
+from appview.ingest.strangers import Strangers
 from appview.memory.values import Visibility
 from appview.sqlite import is_damage
 
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
     from appview.access.access import Access
     from appview.clock import Clock
     from appview.control import Control
+    from appview.ingest.claims import ClaimEvent
     from appview.ingest.committer import Committer
     from appview.ingest.declarations import Declarations
+    from appview.ingest.frames import CommitEvent
     from appview.ingest.pipeline import Pipeline
     from appview.ingest.repairs import Repairs
     from appview.memory.pool import SpacePool
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did
 
 POLL_SECONDS: Final = 0.25  # how soon a change by the command line is seen
+STRANGERS_SECONDS: Final = 2.0  # from one look to the next for those who come uncalled, however many
 RETRY_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
@@ -67,18 +72,22 @@ class Reconciler:
         self._declarations = declarations
         self._repairs = repairs
         self._clock = clock
+        self._named: frozenset[Did] = frozenset()  # whom rules name, and the authorities
+        self.strangers = Strangers(self._writable, clock)
 
     async def run(self) -> None:
         """Look for changes, until cancelled."""
         seen: tuple[int, int] | None = None  # what changed since the first look has to be looked for
+        loop, patience = asyncio.get_running_loop(), 0.0
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 version = await self._version()
-                if version != seen or self._repairs.asked:
+                strangers = self.strangers.noticed and loop.time() >= patience
+                if version != seen or self._repairs.asked or strangers:
                     async with self._pipeline.lock:
                         await self.reconcile()
-                    seen = version
+                    seen, patience = version, loop.time() + STRANGERS_SECONDS
             except AppviewError as error:
                 log.error("cannot follow control.db, trying again", error=str(error), hint=error.hint)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -100,18 +109,17 @@ class Reconciler:
         filled_by = await self._control.marks()
         known = [space.uri for space in spaces]
         before = pipeline.roster
+        self._named = build(known, rules, self._access.writers, self._writable).followed
+        unexplained = rows.keys() - pipeline.rows.keys()
+        strangers = self.strangers.writers(known, filled, self._named, unexplained)
         pipeline.roster = build(
             known,
             rules,
-            self._access.writers,
-            lambda did, space: self._access.scope(Account(did), space, "write"),
+            lambda space: self._access.writers(space) | strangers.get(space, set()),
+            self._writable,
         )
         wanted = pipeline.roster.pairs
-        pipeline.marks = {
-            (space, did): mark(scope, await self._path_tags(space, scope))
-            for did, scopes in pipeline.roster.scopes.items()
-            for space, scope in scopes.items()
-        }
+        pipeline.marks = await self._marks(pipeline.roster)
         for did in pipeline.roster.followed - pipeline.rows.keys():
             await pipeline.follow(rows.get(did) or RepoRow(did, self._clock()))
         for did, row in rows.items():
@@ -130,6 +138,52 @@ class Reconciler:
         for space, did in filled.keys() - wanted:
             if space in known:
                 await self._empty(space, did)
+
+    async def _marks(self, roster: Roster) -> dict[tuple[SpaceUri, Did], str]:
+        """Mark, for each pair, what decides which records count; most authors may write the same."""
+        known: dict[tuple[SpaceUri, Scope], str] = {}
+        marks = {}
+        for did, scopes in roster.scopes.items():
+            for space, scope in scopes.items():
+                if (space, scope) not in known:
+                    known[space, scope] = mark(scope, await self._path_tags(space, scope))
+                marks[space, did] = known[space, scope]
+        return marks
+
+    def _writable(self, did: Did, space: SpaceUri) -> Scope:
+        return self._access.scope(Account(did), space, "write")
+
+    def notice(self, did: Did, event: CommitEvent | ClaimEvent) -> bool:
+        """Have a stranger followed that has written where everyone may. The lock is held."""
+        refused = self.strangers.refused
+        if not self.strangers.notice(did, event):
+            if self.strangers.refused > refused:
+                self._pipeline.reject("too many strangers", did, "it writes where everyone may")
+            return False
+        if did not in self._pipeline.rows:
+            self._committer.note(RepoRow(did, self._clock()))  # on disk before the cursor passes the event
+        return True
+
+    def is_stranger(self, did: Did) -> bool:
+        """Tell whether an account is followed only for what it writes where everyone may."""
+        return did in self._pipeline.roster.followed and did not in self._named
+
+    async def dismiss(self, did: Did) -> None:
+        """Stop following a stranger, unless it has something by now. The lock is held."""
+        await self._committer.flush()
+        roster = self._pipeline.roster
+        for space in roster.of(did):
+            if self._pool.exists(space):
+                async with self._pool.use(space) as store:
+                    if await store.live(did):
+                        return
+        for space in roster.of(did):
+            await self._control.delete_membership(space, did)
+        scopes = {author: spaces for author, spaces in roster.scopes.items() if author != did}
+        self._pipeline.roster = Roster(scopes, roster.followed - {did})
+        self.strangers.dismiss(did)
+        log.info("a stranger has written nothing that counts", did=did)
+        await self.forget(did)
 
     async def _compare(self, did: Did) -> None:
         """Fetch a repo whole, whatever is thought of it."""

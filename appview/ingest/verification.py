@@ -92,7 +92,7 @@ class Verifier:
     ) -> list[SpaceReport]:
         """Compare spaces with their authors' repos. `done` hears how many authors of how many are done."""
         rows = list(spaces)
-        writers = {row.uri: self._access.writers(row.uri) for row in rows}
+        writers = await self._writers(row.uri for row in rows)
         authors = sorted({did for dids in writers.values() for did in dids})
         slots, finished = asyncio.Semaphore(AUTHORS_AT_ONCE), 0
         reports: dict[SpaceUri, list[AuthorReport]] = {row.uri: [] for row in rows}
@@ -119,6 +119,7 @@ class Verifier:
         """Note in control.db what is to be put right; whoever runs ingest on the folder does it."""
         now = self._clock()
         compared: set[Did] = set()
+        writers = await self._writers(report.space for report in reports)
         for report in reports:
             wrong: RepairKind | None = "mend" if report.findings else None
             for author in report.authors:
@@ -126,7 +127,7 @@ class Verifier:
                     wrong = "rebuild"
                 if not author.differences:
                     continue
-                if author.did not in self._access.writers(report.space):
+                if author.did not in writers[report.space]:
                     wrong = "rebuild"
                     continue
                 await self._control.put_membership(report.space, author.did, "pending")
@@ -135,6 +136,14 @@ class Verifier:
                     await self._control.compare_repo(author.did, now)
             if wrong is not None:
                 await self._control.ask_repair(report.space, wrong, now)
+
+    async def _writers(self, spaces: Iterable[SpaceUri]) -> dict[SpaceUri, set[Did]]:
+        """Tell who may write to spaces: whom rules name, and who came because everyone may."""
+        writers = {space: set(self._access.writers(space)) for space in spaces}
+        for space, did in await self._control.memberships():
+            if space in writers and not self._access.scope(Account(did), space, "write").is_nothing:
+                writers[space].add(did)
+        return writers
 
     async def until_repaired(self, reports: Sequence[SpaceReport], seconds: float) -> bool:
         """Wait until what was asked for is done; false where it is not after so long."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appview.identity import handles
-from appview.ingest import backfill, claims, discovery, fetch, hosts, jetstream, prover, scratch
+from appview.ingest import backfill, claims, discovery, fetch, hosts, jetstream, prover, scratch, strangers
 from appview.memory import apply, complete
 from appview.source_lines import KINDS, OPTIONS, parse_source
 
@@ -35,6 +35,9 @@ HOUR = 3600 * SECOND
         f" {hosts.PATIENCE['repo']:.0f},",
         f"goes on among {hosts.LONG['record']} and {hosts.LONG['repo']} more",
         f"comes with {hosts.MIN_RATE / 1000:.0f} kB a second is not slow",
+        f"not looked at again for {strangers.AGAIN // SECOND // 60} minutes",
+        f"Up to {strangers.MAX_STRANGERS:,} strangers are followed",
+        f"cannot be reached in {backfill.CANDIDATE_ATTEMPTS} attempts",
         f"gets {hosts.BURST:.0f} requests at once and {hosts.PER_SECOND:.0f} a second",
         f"asked for again after {handles.MAX_AGE // HOUR} hours",
     ],

@@ -2,8 +2,9 @@
 
 Invariants: no record is given out that is not signed by the account's key and reached through its tree; hosts
 are asked with manners (see `hosts`); a signature that does not fit makes the account's key be asked for once
-more, not oftener; one small and one large repo are walked at a time, so that neither a large one nor many of
-them keep the small ones, or the event loop, waiting.
+more, not oftener; what is computed over a large answer is computed by threads, one for what comes in, one for
+the trees of small and one for those of large repos, so that neither a large repo nor many of them keep the
+small ones, or the event loop, waiting.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ T = TypeVar("T")
 
 REPO_SECONDS: Final = 600.0  # ours: a repo, from the request to its last byte
 SMALL_REPO_BYTES: Final = 10_000_000  # ours: a repo that is walked in a second or two
+READ_BYTES: Final = 262_144  # ours: of a repo, checked at once
+INLINE_BYTES: Final = 1_000_000  # ours: of a repo, checked without a thread
 MAX_PROOF_BYTES: Final = 3_000_000  # a record of 1 MB and the nodes of its tree that lead there
 PROOF_SECONDS: Final = 30.0
 COLLECTIONS: Final = frozenset({str(MEMORY), str(CONFIG)})
@@ -102,6 +105,7 @@ class RepoFetcher:
         self._clock = clock
         self._folder = folder
         self._hosts = hosts or Hosts()
+        self._reading = asyncio.Semaphore(1)
         self._small_walks = asyncio.Semaphore(1)
         self._large_walks = asyncio.Semaphore(1)
 
@@ -192,15 +196,36 @@ class RepoFetcher:
                 max_bytes=MAX_REPO_BYTES,
                 seconds=REPO_SECONDS,
             ) as chunks:
+                waiting: list[bytes] = []
+                size = 0
                 async for chunk in chunks:
-                    reader.feed(chunk)
-                    place.bytes = reader.bytes_read
+                    waiting.append(chunk)
+                    size += len(chunk)
+                    place.bytes += len(chunk)
+                    if size >= READ_BYTES:
+                        await self._read(reader, b"".join(waiting))
+                        waiting.clear()
+                        size = 0
+            await self._read(reader, b"".join(waiting))
             place.arrived()
-            # Sorting the index of a large repo takes a while; the event loop goes on.
-            snapshot = await asyncio.to_thread(reader.finish, self._clock())
+            snapshot = await self._finish(reader)
             walks = self._small_walks if reader.bytes_read <= SMALL_REPO_BYTES else self._large_walks
             outer.push_async_exit(stack.pop_all())
             return FetchedRepo(identity, snapshot, walks, self._folder)
+
+    async def _read(self, reader: RepoReader, data: bytes) -> None:
+        """Check and lay aside some bytes: at once, where not many have come."""
+        if reader.bytes_read < INLINE_BYTES:
+            reader.feed(data)
+        else:
+            async with self._reading:
+                await asyncio.to_thread(reader.feed, data)
+
+    async def _finish(self, reader: RepoReader) -> RepoSnapshot:
+        if reader.bytes_read < INLINE_BYTES:
+            return reader.finish(self._clock())
+        async with self._reading:
+            return await asyncio.to_thread(reader.finish, self._clock())
 
     async def _json(self, host: str, method: str, **parameters: str) -> dict[str, Any]:
         async with self._hosts.place(host, "record"):

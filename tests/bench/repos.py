@@ -12,10 +12,13 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tests.bench.harness import Figure, benchmark
+import aiohttp
+
+from tests.bench.harness import Figure, benchmark, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,13 +91,19 @@ def foreign(rng: random.Random) -> Iterator[dict[str, Any]]:
     return (memory(rng, rng.randbytes(2_000).hex(), 256) for _ in range(RECORDS * FEW // 100))
 
 
+def stray(rng: random.Random) -> Iterator[dict[str, Any]]:
+    """A few memories among as many blocks as there can be, which nobody names."""
+    return (memory(rng, f"found {number}") for number in range(100))
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A repo of 100 MB and the dimensions of the space that it goes into."""
+    """A repo of 100 MB, the dimensions of the space that it goes into, and blocks beside its own."""
 
     name: str
     records: Callable[[random.Random], Iterable[dict[str, Any]]]
     dims: int = DIMS
+    strays: int = 0
 
 
 ORDINARY: Final = Kind("memory", ordinary)
@@ -104,11 +113,12 @@ HOSTILE: Final = (
     Kind("hostile.full", full, 16_000),
     Kind("hostile.tagged", tagged),
     Kind("hostile.foreign", foreign),
+    Kind("hostile.stray", stray, strays=REPO_BYTES // 42 * FEW // 100),
 )
 
 
-def make_repo(account: Account, records: Iterable[dict[str, Any]]) -> bytes:
-    """Write the CAR of a repo as the official PDS does: commit, tree, records."""
+def make_repo(account: Account, records: Iterable[dict[str, Any]], strays: int = 0) -> bytes:
+    """Write the CAR of a repo as the official PDS does: commit, tree, records; then blocks of no use."""
     from tests.network.synthetic import mst, tid
     from tests.network.synthetic.blocks import CID, block_of, car, encode
 
@@ -120,7 +130,8 @@ def make_repo(account: Account, records: Iterable[dict[str, Any]]) -> bytes:
     root, nodes = mst.build(items)
     unsigned = {"did": account.did, "version": 3, "data": CID(root), "rev": account.next_rev(), "prev": None}
     commit = block_of(unsigned | {"sig": account.key.sign(encode(unsigned))})
-    return car([commit[0]], [commit, *nodes.items(), *blocks])
+    useless = (block_of(2**32 + number) for number in range(strays))
+    return car([commit[0]], chain([commit], nodes.items(), blocks, useless))
 
 
 async def serve(kind: Kind) -> dict[str, float]:
@@ -136,16 +147,16 @@ async def serve(kind: Kind) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder:
             data = Path(folder)
             authority, member = network.account(), network.account()
-            export = await asyncio.to_thread(make_repo, member, kind.records(random.Random(1)))
+            export = await asyncio.to_thread(make_repo, member, kind.records(random.Random(1)), kind.strays)
             network.pds[0].export[member.did] = export
             variables = environment(data, network.pds[0].url, network.plc.url)
             space = SpaceUri.public(Did(authority.did))
             appview = await Appview.start(variables)
             try:
-                await appview.url()
+                url = await appview.url()
                 network.create(authority, "garden.engram.config", "self", config(model(kind.dims)))
                 await until_settled(data, network, 60)
-                async with opened(data) as (control, _):
+                async with opened(data) as (control, _), Probe(url) as probe:
                     with Peak(appview.process.pid) as peak:
                         await command(variables, "member", "add", str(space), member.did)
                         start = time.perf_counter()
@@ -160,7 +171,38 @@ async def serve(kind: Kind) -> dict[str, float]:
     failed = [entry for entry in appview.log if entry.get("level") == "error"]
     if failed:
         raise RuntimeError(f"the server was in trouble: {failed[:3]}")
-    return {"above": above, "whole": whole, "seconds": seconds, "megabytes": len(export) / MEGABYTE}
+    return {
+        "above": above,
+        "whole": whole,
+        "seconds": seconds,
+        "megabytes": len(export) / MEGABYTE,
+        "delay": percentile(probe.delays, 0.99) * 1_000,
+    }
+
+
+class Probe:
+    """Asks a server for something small again and again: how long whoever else asks waits meanwhile."""
+
+    def __init__(self, url: str) -> None:
+        self.delays: list[float] = []
+        self._url = f"{url}/xrpc/_health"
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._ask())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _ask(self) -> None:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                start = time.perf_counter()
+                async with session.get(self._url) as response:
+                    await response.read()
+                self.delays.append(time.perf_counter() - start)
+                await asyncio.sleep(0.02)
 
 
 class Peak:
@@ -219,6 +261,7 @@ async def repo() -> list[Figure]:
             note=f"{note}; with mapped files {told['whole']:.0f} MB",
         ),
         Figure("repo.memory.indexed", count / told["seconds"], "records/s", note=f"{note}, to the disk"),
+        Figure("repo.memory.delay", told["delay"], "ms", note="p99 of a small question meanwhile"),
     ]
 
 
@@ -229,7 +272,10 @@ async def hostile() -> list[Figure]:
     for kind in HOSTILE:
         told = await serve(kind)
         note = f"{kind.records.__doc__} {told['megabytes']:.0f} MB in {told['seconds']:.0f} s"
-        figures.append(Figure(f"repo.{kind.name}", told["above"], "MB above idle", goal=150, note=note))
+        figures += [
+            Figure(f"repo.{kind.name}", told["above"], "MB above idle", goal=150, note=note),
+            Figure(f"repo.{kind.name}.delay", told["delay"], "ms", note="p99 of a small question meanwhile"),
+        ]
     return figures
 
 

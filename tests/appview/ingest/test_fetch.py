@@ -13,7 +13,7 @@ from appview.http.errors import HttpStatusError
 from appview.identity.errors import IdentityError
 from appview.identity.resolver import Resolver
 from appview.ingest.errors import Rejected, RepoInactive
-from appview.ingest.fetch import RepoFetcher
+from appview.ingest.fetch import INLINE_BYTES, READ_BYTES, RepoFetcher
 from appview.ingest.hosts import PER_HOST
 from appview.memory.scope import EVERYTHING, NOTHING
 from lexicons.ids import CONFIG, MEMORY
@@ -25,7 +25,7 @@ from tests.network.synthetic.blocks import car
 from tests.network.synthetic.pds import Pds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from aiohttp import web
 
@@ -136,6 +136,32 @@ async def test_a_host_is_asked_for_a_few_repos_at_once_and_delays_no_other(setup
         assert len(await asyncio.gather(*waiting)) == 20
     assert slow.most == PER_HOST["repo"]
     assert quick.most <= PER_HOST["repo"]
+
+
+def damage(data: bytes) -> bytes:
+    return data[:-10] + bytes(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(bytes, None), (lambda data: data[:-10], "malformed-car"), (damage, "bad-block-hash")],
+)
+async def test_a_repo_that_is_read_by_a_thread_is_the_same(
+    setup: Setup, change: Callable[[bytes], bytes], reason: str | None
+) -> None:
+    author = setup.author()
+    for number in range(150):
+        setup.network.create(author, str(MEMORY), rkey(), memory(f"{number} " + "x" * 20_000))
+    export = author.export()
+    assert len(export) > INLINE_BYTES + 2 * READ_BYTES
+    setup.network.pds[0].export[author.did] = change(export)
+    if reason is None:
+        routed = await setup.take(author.did)
+        assert [each.cid for each in routed.updates[SPACE].changes] == list(held(author).values())
+    else:
+        with pytest.raises(Rejected) as caught:
+            await setup.take(author.did)
+        assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("status", ["takendown", "suspended", "deactivated"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -152,6 +153,24 @@ def test_what_was_laid_aside_is_what_was_judged(
             assert list(update.changes) == wanted
             assert list(update.changes) == wanted, "a store that failed reads it again"
             assert len(update.changes) == len(wanted)
+
+
+def test_memory_does_not_grow_with_the_repo() -> None:
+    def records(count: int) -> Iterator[RepoRecord]:
+        return (held(record(f"{number} " + "x" * 10_000), number) for number in range(count))
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        try:
+            routed = route_repo(ALICE, REV, TREE, records(count), SCOPES)
+            read = sum(1 for update in routed.updates.values() for _ in update.changes)
+            assert read == 2 * count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(10)
+    assert peak(2_000) < 4_000_000, "20 MB"
 
 
 def test_many_stores_read_at_once(tmp_path: Path) -> None:

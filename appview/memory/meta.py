@@ -93,6 +93,16 @@ def data_version(connection: Connection) -> int:
     return int(read(connection, "data_version") or 0)
 
 
+def path_tags_version(connection: Connection) -> int:
+    """Read how often the tags of paths have changed."""
+    return int(read(connection, "path_tags") or 0)
+
+
+def count_path_tags(connection: Connection) -> None:
+    """Say that the tags of a path have changed."""
+    write(connection, "path_tags", str(path_tags_version(connection) + 1))
+
+
 def touch(connection: Connection) -> None:
     """Say that what a query can see has changed."""
     connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'data_version'")

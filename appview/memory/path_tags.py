@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from appview.memory import meta
 from appview.memory.errors import InvalidPathTag
 from appview.memory.tags import NOT_FROM_PATHS, PathTag
 from lexicons.memories import MAX_TAG_BYTES, is_attribute_key, normalise_path
@@ -67,6 +68,7 @@ def _hand_down(writer: Writer, path: str) -> None:
     writer.changed = True
     writer.paths.forget_tags()
     connection = writer.connection
+    meta.count_path_tags(connection)
     below = path if path == "/" else path + "/"
     rows = connection.execute(
         "SELECT id, full_path FROM paths WHERE full_path = ? OR (full_path >= ? AND full_path < ?)",

@@ -6,13 +6,11 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from appview.memory.links import MENTION
-from appview.memory.scope_sql import LIVE, render
+from appview.memory.scope_sql import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from appview.memory.scope import Scope
-    from appview.memory.values import Filters
     from appview.sqlite import Connection
 
 IMPORTANCE: Final = "importance"  # the attribute: a whole number from 1 to 10
@@ -39,17 +37,14 @@ def importances(connection: Connection, fact_ids: Iterable[int]) -> dict[int, in
     return known
 
 
-def pointed_to(
-    connection: Connection, scope: Scope, filters: Filters, fact_ids: Iterable[int]
-) -> dict[int, int]:
-    """Count the facts inside a scope and filters that speak for each of the given ones; 0 is left out."""
-    condition = render(scope, filters)
+def pointing(connection: Connection, fact_ids: Iterable[int]) -> list[tuple[int, int]]:
+    """List the live facts that speak for given ones, as pairs (fact, given one), each pair once."""
     rows = connection.execute(
-        "SELECT target.id, count(DISTINCT f.id) FROM json_each(?) AS asked"  # noqa: S608
+        "SELECT DISTINCT f.id, target.id FROM json_each(?) AS asked"  # noqa: S608
         " CROSS JOIN facts AS target ON target.id = asked.value"
         " CROSS JOIN fact_links AS l ON l.target_author = target.author AND l.target = target.rkey"
         " AND l.kind IN (SELECT value FROM json_each(?))"
-        f" CROSS JOIN facts AS f ON f.id = l.fact_id AND {LIVE} WHERE 1{condition.clause} GROUP BY target.id",
-        (json.dumps(list(fact_ids)), json.dumps(SUPPORTING), *condition.params),
+        f" CROSS JOIN facts AS f ON f.id = l.fact_id AND {LIVE}",
+        (json.dumps(list(fact_ids)), json.dumps(SUPPORTING)),
     )
-    return {row[0]: row[1] for row in rows}
+    return rows.fetchall()

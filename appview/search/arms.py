@@ -14,8 +14,9 @@ import numpy as np
 from appview.memory.values import Filters
 from appview.search import vector as vectors
 from appview.search.keyword import DEFAULT, score_keywords
-from appview.search.masks import are_known, in_scope, with_filters
+from appview.search.masks import are_known, in_scope, with_filters, without
 from appview.search.ranking import best, positions_in
+from appview.search.sequence import Neighbours
 from appview.search.vector import Narrowed
 from appview.search.words_in_memory import KeywordsInMemory
 
@@ -89,6 +90,15 @@ class Arms(Protocol):
 
     def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
         """Measure facts, ascending, against a vector."""
+        ...
+
+    def readable(self, ids: Ids) -> Ids:
+        """Leave those of ascending facts that are inside the scope; `narrow` came first."""
+        ...
+
+    def neighbours(self, ids: Sequence[int], reach: int, gap: int) -> dict[int, tuple[int, ...]]:
+        """List what stands around facts, see `SearchReads.neighbours`; what the filters leave out by id
+        stands beside nothing. `narrow` came first."""
         ...
 
 
@@ -207,9 +217,22 @@ class ArmsOfFile:
     def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
         return vectors.measure(vector, *self._reads.embeddings(ids))
 
+    def readable(self, ids: Ids) -> Ids:
+        corpus = self._corpus
+        return ids[:0] if corpus is None else np.intersect1d(ids, corpus.ids, assume_unique=True)
+
+    def neighbours(self, ids: Sequence[int], reach: int, gap: int) -> dict[int, tuple[int, ...]]:
+        around = self._reads.neighbours(ids, self._scope, reach, gap)
+        # Leaving out many is slow, and seldom does one stand beside a candidate.
+        without = self._filters.without
+        touched = [id_ for id_, near in around.items() if not without.isdisjoint(near)]
+        if touched:
+            around |= self._reads.neighbours(touched, self._scope, reach, gap, Filters(without=without))
+        return around
+
 
 class ArmsInMemory:
-    """Answers from a view; phrases, beginnings, paths and attributes are looked up in the file."""
+    """Answers from a view; phrases and beginnings are looked up in the file."""
 
     def __init__(
         self,
@@ -230,6 +253,8 @@ class ArmsInMemory:
         self._deadline = deadline
         self._corpus: Mask | None = None
         self._found: Mask | None = None
+        self._standing: Mask | None = None  # the corpus but for what filters leave out by id
+        self._neighbours: Neighbours | None = None
         self._keyword: KeywordsInMemory | None = None
         self._cut = False
 
@@ -254,9 +279,10 @@ class ArmsInMemory:
         return self._view.count if self._found is None else int(np.count_nonzero(self._found))
 
     def narrow(self) -> bool:
-        view, question, bulk = self._view, self._question, self._reads.bulk
-        self._corpus = in_scope(view, bulk, self._scope)
-        self._found = with_filters(view, bulk, self._corpus, self._filters)
+        view, question = self._view, self._question
+        self._corpus = in_scope(view, self._reads.bulk, self._scope)
+        self._standing = without(view, self._corpus, self._filters)
+        self._found = with_filters(view, self._standing, self._filters)
         if question is not None and (question.required or question.excluded):
             ids = view.ids if self._found is None else view.ids[self._found]
             left = within_phrases(self._reads, question, ids)
@@ -290,6 +316,15 @@ class ArmsInMemory:
 
     def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
         return vectors.measure(vector, ids, self._view.matrix[self._view.slots(ids)])
+
+    def readable(self, ids: Ids) -> Ids:
+        slots = self._view.slots(ids)
+        return self._view.ids[slots if self._corpus is None else slots[self._corpus[slots]]]
+
+    def neighbours(self, ids: Sequence[int], reach: int, gap: int) -> dict[int, tuple[int, ...]]:
+        if self._neighbours is None:
+            self._neighbours = Neighbours(self._view, self._standing)
+        return self._neighbours.of(self._view.slots(np.array(ids, np.int64)), reach, gap)
 
 
 def within_phrases(reads: SearchReads, question: Question, ids: Ids) -> Ids:

@@ -32,6 +32,16 @@ from appview.search.postings import (
     label_key,
 )
 from appview.search.ranking import positions_in
+from appview.search.reading import (
+    attribute_keys,
+    grown_sequence,
+    grown_tree,
+    read_keys,
+    read_path_tags,
+    read_sequence,
+)
+from appview.search.scopes import CoveredSlots
+from appview.search.tree import Tree
 from appview.search.view import View, grown
 
 if TYPE_CHECKING:
@@ -250,6 +260,9 @@ def _made(reads: SearchReads, max_bytes: int, check: Callable[[], None]) -> View
         return None
     if count != reads.count():
         raise _Unusable
+    sequence = read_sequence(reads, columns.ids)
+    if sequence is None:
+        raise _Unusable
     matrix = np.empty((count, key.dims), np.float16)
     inverses = np.empty(count, np.float32)
     lengths = np.empty(count, np.float32)
@@ -268,6 +281,10 @@ def _made(reads: SearchReads, max_bytes: int, check: Callable[[], None]) -> View
         inverses=inverses,
         matrix=matrix,
         words=_words(reads, columns.ids, Kinds(), check),
+        tree=Tree.of(bulk.tree()),
+        path_tags=read_path_tags(reads),
+        sequence=sequence,
+        covered=CoveredSlots(),
     )
 
 
@@ -275,13 +292,11 @@ def _words(reads: SearchReads, ids: NDArray[np.int64], kinds: Kinds, check: Call
     """Read the compact part of the words of facts, whose positions are their slots."""
     builder = SegmentBuilder()
     plain = kinds.number((0, 0, 0))
-    for key, pairs in ((author_key, reads.bulk.authors()), (label_key, reads.bulk.labels())):
-        for name, found in pairs:
-            there = _slots(ids, found)
-            there = there[there >= 0]
-            many = np.full(len(there), plain, np.uint16)
-            builder.add((key(name),), np.array([len(there)]), there.astype(np.int32), many)
-        check()
+    for key, found in read_keys(reads, check):
+        there = _slots(ids, found)
+        there = there[there >= 0]
+        many = np.full(len(there), plain, np.uint16)
+        builder.add((key,), np.array([len(there)]), there.astype(np.int32), many)
     for words in reads.bulk.occurrences():
         check()
         if int(words.counts.sum()) != len(words.ids):
@@ -305,6 +320,7 @@ def _followed(view: View, reads: SearchReads, analysis: Analyser) -> View | None
     view = _without(view, gone)
     if view.dead_count > MAX_DEAD_SHARE * view.count and view.count <= MAX_INLINE:
         return None
+    view = replace(view, path_tags=read_path_tags(reads, view.path_tags))
     if len(live):
         view = _with(view, live, reads, analysis)
     if view.live_count != count:
@@ -333,6 +349,10 @@ def _with(view: View, added: NDArray[np.int64], reads: SearchReads, analysis: An
     sources = reads.bulk.sources(added)
     if [source.id for source in sources] != added.tolist():
         raise _Unusable
+    tree = grown_tree(reads, view.tree, {source.path for source in sources})
+    sequence = grown_sequence(reads, view, added)
+    if sequence is None:
+        raise _Unusable
     words = view.words
     plain = words.kinds.number((0, 0, 0))
     # Nothing is read from here on, so nothing is left half done.
@@ -343,6 +363,7 @@ def _with(view: View, added: NDArray[np.int64], reads: SearchReads, analysis: An
         found = document_kinds((document.text, document.tags, document.source), words.kinds)
         found.update((label_key(tag), plain) for tag in source.tags)
         found[author_key(source.author)] = plain
+        found.update((key, plain) for key in attribute_keys(source.tags))
         words.tail.add(slot, found)
     return replace(
         view,
@@ -353,6 +374,8 @@ def _with(view: View, added: NDArray[np.int64], reads: SearchReads, analysis: An
         inverses=grown(view.inverses, inverses),
         matrix=grown(view.matrix, vectors),
         words=replace(words, count=view.count + len(added)),
+        tree=tree,
+        sequence=sequence,
         dead=None if view.dead is None else np.concatenate((view.dead, np.zeros(len(added), np.bool_))),
     )
 

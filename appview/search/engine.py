@@ -291,16 +291,7 @@ class _Search:
             candidates["vector"] = self._in_time(lambda: self._arms.near(near, count), nobody)
         ids = np.unique(np.concatenate(list(candidates.values())))
         # What is left takes as long as the answer is long, so the deadline lets it be.
-        judge = Judge(
-            self._reads,
-            self._arms,
-            self._request,
-            self._scope,
-            self._tuning,
-            self._weights,
-            by_words,
-            near,
-        )
+        judge = Judge(self._arms, self._request, self._tuning, self._weights, by_words, near)
         ranked = judge.ranked(ids)
         ranked = blend(ranked, self._measures(ranked, now), self._request.mix, self._own_weights)
         showing = Showing(
@@ -320,7 +311,7 @@ class _Search:
 
     def _measures(self, ranked: Sequence[Ranked], now: int) -> Mapping[Signal, Mapping[int, Measure]]:
         ids = [candidate.id for candidate in ranked]
-        return measure_signals(self._reads, self._request, self._scope, self._superseded, ids, now)
+        return measure_signals(self._reads, self._arms, self._request, self._superseded, ids, now)
 
     def _trace(self, candidates: Mapping[str, NDArray[np.int64]], together: int) -> Trace:
         shares, mix = self._weights.scaled(), self._request.mix

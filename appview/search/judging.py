@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from appview.memory.values import Filters
 from appview.search.context import with_context
 from appview.search.fusion import Fused, Scale, fuse
 from appview.search.vector import too_far
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appview.memory.scope import Scope
-    from appview.memory.search_reads import SearchReads
     from appview.search.arms import Arms
     from appview.search.fusion import Ranked, Weights
     from appview.search.tuning import Tuning
@@ -34,10 +31,8 @@ JOINED: Final = 5  # ours: the best candidates, whose neighbours become candidat
 class Judge:
     """How the candidates of one question are ranked: `by_words` and `vector` tell which arms ran."""
 
-    reads: SearchReads
     arms: Arms
     request: SearchRequest
-    scope: Scope
     tuning: Tuning
     weights: Weights
     by_words: bool
@@ -83,14 +78,8 @@ class Judge:
 
     def _around(self, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
         """Find the neighbours of facts; what is left out of the answer stands beside nothing."""
-        settings, without = self.tuning.context, self.request.filters.without
-        around = self.reads.neighbours(ids, self.scope, settings.reach, settings.gap)
-        # Leaving out many is slow, and seldom does one stand beside a candidate.
-        touched = [id_ for id_, near in around.items() if not without.isdisjoint(near)]
-        if touched:
-            standing = Filters(without=without)
-            around |= self.reads.neighbours(touched, self.scope, settings.reach, settings.gap, standing)
-        return around
+        settings = self.tuning.context
+        return self.arms.neighbours(ids, settings.reach, settings.gap)
 
 
 def _together(groups: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from appview.memory import signal_reads, strength
-from appview.memory.values import Filters
 from appview.search.signals import Measure, importance, links, recency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from appview.memory.scope import Scope
     from appview.memory.search_reads import SearchReads
+    from appview.search.arms import Arms
     from appview.search.signals import Signal
     from appview.search.values import SearchRequest
 
 
 def measure_signals(
     reads: SearchReads,
+    arms: Arms,
     request: SearchRequest,
-    scope: Scope,
     superseded: frozenset[int],
     ids: Sequence[int],
     now: int,
@@ -43,7 +45,16 @@ def measure_signals(
     if "importance" in counting:
         measures["importance"] = {id_: importance(value) for id_, value in important.items()}
     if "links" in counting:
-        standing = Filters(without=request.filters.without & superseded)
-        counts = signal_reads.pointed_to(reads.connection, scope, standing, ids)
+        counts = _pointed_to(reads, arms, request.filters.without & superseded, ids)
         measures["links"] = {id_: links(counts.get(id_, 0)) for id_ in ids}
     return measures
+
+
+def _pointed_to(
+    reads: SearchReads, arms: Arms, superseded: frozenset[int], ids: Sequence[int]
+) -> Mapping[int, int]:
+    """Count the facts that speak for each of some: those that the caller may read and that stand."""
+    pairs = signal_reads.pointing(reads.connection, ids)
+    sources = np.unique(np.array([source for source, _ in pairs], np.int64))
+    counting = set(arms.readable(sources).tolist()) - superseded
+    return Counter(target for source, target in pairs if source in counting)

@@ -4,7 +4,8 @@ Two parts: a compact one, made from the whole file at once, and one that grows b
 hold a word's slots in ascending order. How often a word occurs in a fact's fields is kept as a number for
 each combination that occurs, of which a space has a few hundred.
 
-Labels and authors are kept like words, under keys that no word has (`label_key`, `author_key`).
+Labels, authors and attributes are kept like words, under keys that no word has (`label_key`, `author_key`,
+`attribute_key`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 FIELDS: Final = 3  # text, tags, source
 MAX_KINDS: Final = 1 << 16  # combinations that a posting's two bytes can name
-_LABEL, _AUTHOR = "\x00l", "\x00a"  # analysed words hold no control characters
+_LABEL, _AUTHOR, _ATTRIBUTE = "\x00l", "\x00a", "\x00t"  # analysed words hold no control characters
 
 
 class TooManyKinds(Exception):
@@ -38,6 +39,12 @@ def label_key(label: str) -> str:
 def author_key(author: str) -> str:
     """Name the facts of an author."""
     return _AUTHOR + author
+
+
+def attribute_key(key: str, value: str | None = None) -> str:
+    """Name the facts that have an attribute of their own, with one value or with any. In the order of bytes a
+    key comes before its values, and these before a longer key."""
+    return _ATTRIBUTE + key if value is None else f"{_ATTRIBUTE}{key}\x00{value}"
 
 
 class Kinds:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from appview.search.clusters import Clusters
     from appview.search.postings import Words
+    from appview.search.scopes import CoveredSlots
+    from appview.search.sequence import Sequence
+    from appview.search.tree import PathTags, Tree
     from lexicons.models import ModelKey
 
 GROWTH: Final = 1.25  # of a full buffer
@@ -38,6 +41,10 @@ class View:
     inverses: NDArray[np.float32]  # one over the length of a vector
     matrix: NDArray[np.float16]
     words: Words
+    tree: Tree
+    path_tags: PathTags
+    sequence: Sequence
+    covered: CoveredSlots  # shared by the views that follow each other
     clusters: Clusters | None = None
     dead: NDArray[np.bool_] | None = None
     dead_count: int = 0
@@ -59,6 +66,7 @@ class View:
         total = sum(_held(part) for part in arrays) + self.words.segment.size
         late = self.count - self.words.segment_count
         total += int(late * self.words.segment.size / max(1, self.words.segment_count))
+        total += self.tree.size + self.sequence.size + self.covered.size
         if self.clusters is not None:
             total += self.clusters.size
         return total + (self.dead.nbytes if self.dead is not None else 0)

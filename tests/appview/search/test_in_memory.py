@@ -136,7 +136,7 @@ async def test_masks_are_what_the_file_selects(space: Filler) -> None:
         for scope in SCOPES:
             for filters in FILTERS:
                 corpus = in_scope(view, reads.bulk, scope)
-                mask = with_filters(view, reads.bulk, corpus, filters)
+                mask = with_filters(view, corpus, filters)
                 ids = view.ids if mask is None else view.ids[mask]
                 expected = reads.ids(scope, filters)
                 assert ids.tolist() == expected.tolist(), (scope, filters)

@@ -161,10 +161,12 @@ async def served(folder: Path) -> AsyncIterator[tuple[str, Callable[[], Awaitabl
         await process.wait()
 
 
-async def get(session: ClientSession, url: str, params: dict[str, str]) -> float:
+async def get(
+    session: ClientSession, url: str, params: dict[str, str], headers: dict[str, str] | None = None
+) -> float:
     """Ask once; milliseconds."""
     start = perf_counter()
-    async with session.get(url, params=params) as response:
+    async with session.get(url, params=params, headers=headers) as response:
         await response.read()
         assert response.status == 200
     return (perf_counter() - start) * 1000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from appview.sqlite import Connection
 
     WriteScope = Callable[[str], Scope]
+    Inside = Callable[[Scope, set[int]], set[int]]
     _Key = tuple[
         int, Scope, tuple[tuple[str, Scope], ...]
     ]  # data version, reader, what authors may write over
@@ -71,8 +73,11 @@ class Superseding:
         self._known: dict[_Key, frozenset[int]] = {}
         self._authors: dict[tuple[int, Scope], frozenset[str]] = {}
 
-    def ids(self, connection: Connection, scope: Scope, may_write: WriteScope) -> frozenset[int]:
-        """Find the facts that others have taken the place of, for who reads inside a scope."""
+    def ids(
+        self, connection: Connection, scope: Scope, may_write: WriteScope, inside: Inside | None = None
+    ) -> frozenset[int]:
+        """Find the facts that others have taken the place of, for who reads inside a scope. `inside` tells
+        which of some live facts a scope has, where somebody knows that better than the file."""
         place = (data_version(connection), scope)
         with self._lock:
             authors = self._authors.get(place)
@@ -88,17 +93,22 @@ class Superseding:
         def asked(author: str) -> Scope:
             return foreign.setdefault(author, may_write(author))
 
-        found = superseded(connection, scope, asked)
+        found = superseded(connection, scope, asked, inside)
         with self._lock:
             _keep(self._authors, place, frozenset(foreign))
             _keep(self._known, (*place, tuple(sorted(foreign.items(), key=lambda item: item[0]))), found)
         return found
 
     def narrow(
-        self, connection: Connection, scope: Scope, filters: Filters, succession: Succession
+        self,
+        connection: Connection,
+        scope: Scope,
+        filters: Filters,
+        succession: Succession,
+        inside: Inside | None = None,
     ) -> tuple[Filters, frozenset[int]]:
         """Give the filters that leave out what has been superseded, unless it is shown, and what has been."""
-        ids = self.ids(connection, scope, succession.may_write)
+        ids = self.ids(connection, scope, succession.may_write, inside)
         return (filters if succession.shown or not ids else replace(filters, without=ids)), ids
 
 
@@ -113,13 +123,16 @@ def mark(facts: Iterable[Fact], ids: frozenset[int]) -> list[Fact]:
     return [replace(fact, superseded=True) if fact.id in ids else fact for fact in facts]
 
 
-def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> frozenset[int]:
+def superseded(
+    connection: Connection, scope: Scope, may_write: WriteScope, inside: Inside | None = None
+) -> frozenset[int]:
     """Find the facts that others have taken the place of, of those that who reads inside a scope may read."""
     if scope.is_nothing:
         return frozenset()
+    inside = inside or partial(_inside, connection)
     rows = connection.execute(_PAIRS).fetchall()
     if not scope.is_everything and rows:
-        readable = _inside(connection, scope, {row[0] for row in rows})
+        readable = inside(scope, {row[0] for row in rows})
         rows = [row for row in rows if row[0] in readable]
     if not rows:
         return frozenset()
@@ -127,7 +140,7 @@ def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> f
     for _, author, _, _, old_id, old_author, _, _ in rows:
         if author != old_author:
             foreign.setdefault(author, set()).add(old_id)
-    allowed = {author: _inside(connection, may_write(author), ids) for author, ids in foreign.items()}
+    allowed = {author: inside(may_write(author), ids) for author, ids in foreign.items()}
     pairs: dict[int, set[int]] = {}
     places: dict[int, tuple[int, str, str]] = {}
     for id_, author, ordered_at, rkey, old_id, old_author, old_ordered_at, old_rkey in rows:
@@ -136,7 +149,7 @@ def superseded(connection: Connection, scope: Scope, may_write: WriteScope) -> f
             places[id_] = (ordered_at, author, rkey)
             places[old_id] = (old_ordered_at, old_author, old_rkey)
     found = gone(pairs, places)
-    return frozenset(found if scope.is_everything else _inside(connection, scope, found))
+    return frozenset(found if scope.is_everything else inside(scope, found))
 
 
 def gone(supersedes: Mapping[int, Iterable[int]], places: Mapping[int, tuple[int, str, str]]) -> set[int]:

@@ -32,6 +32,7 @@ from appview.search.errors import ModelChanged, NoSuchMemory, NothingAsked
 from appview.search.fusion import Component, Ranked
 from appview.search.hits import Showing
 from appview.search.judging import Judge
+from appview.search.masks import inside_scope
 from appview.search.measuring import measure_signals
 from appview.search.query import read_question
 from appview.search.signals import blend
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from appview.clock import Clock
     from appview.memory.scope import Scope
     from appview.memory.store import SpaceStore
+    from appview.memory.superseding import Inside
     from appview.search.analysis import TextAnalysis
     from appview.search.arms import Arms
     from appview.search.derived import ViewCache
@@ -106,7 +108,8 @@ class Searcher:
             view = self._cache.view(store, reads) if self._cache is not None else None
             if scope.is_nothing or reads.index is None:
                 return _nothing(request, mode_that_runs(request))
-            asked, gone = self._prepare(store, connection, reads, request, scope)
+            inside = partial(inside_scope, view, reads.bulk) if view is not None else None
+            asked, gone = self._prepare(store, connection, reads, request, scope, inside)
             corpus = partial(self._corpora.corpus, store, reads, scope)
             arms = choose(
                 reads,
@@ -185,9 +188,12 @@ class Searcher:
         reads: SearchReads,
         request: SearchRequest,
         scope: Scope,
+        inside: Inside | None = None,
     ) -> tuple[SearchRequest, frozenset[int]]:
         """Leave superseded facts out, unless they are wished, and take the vector of `similar_to`."""
-        filters, gone = store.superseding.narrow(connection, scope, request.filters, request.succession)
+        filters, gone = store.superseding.narrow(
+            connection, scope, request.filters, request.succession, inside
+        )
         if request.similar_to is None:
             return replace(request, filters=filters), gone
         like = memory_reads.get(connection, request.similar_to, scope)

@@ -38,6 +38,13 @@ def in_scope(view: View, reads: IndexReads, scope: Scope) -> Mask | None:
     return mask if view.dead is None else mask & ~view.dead
 
 
+def inside_scope(view: View, reads: IndexReads, scope: Scope, ids: set[int]) -> set[int]:
+    """Leave those of some facts that are live and inside a scope."""
+    slots = view.slots(np.fromiter(ids, np.int64, len(ids)))
+    mask = in_scope(view, reads, scope)
+    return set(view.ids[slots if mask is None else slots[mask[slots]]].tolist())
+
+
 def with_filters(view: View, mask: Mask | None, filters: Filters) -> Mask | None:
     """Mark the slots of a mask that filters let through; `without` has left out what they name by id."""
     parts: list[Mask] = [] if mask is None else [mask]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from appview.memory.index_reads import PathRow
 from appview.memory.scope import EVERYTHING, NOTHING, Attribute, Exact, Scope, Subtree
 from appview.memory.search_reads import SearchReads
-from appview.memory.superseding import Succession
+from appview.memory.superseding import Succession, Superseding
 from appview.memory.values import Filters
 from appview.search import scopes, sequence
 from appview.search.analysis import ANALYSIS
@@ -344,6 +345,34 @@ async def test_many_facts_that_others_took_the_place_of_stand_beside_nothing(spa
             assert result.hits
 
 
+@pytest.mark.parametrize("seed", range(2))
+async def test_memory_and_file_agree_on_what_others_took_the_place_of(space: Filler, seed: int) -> None:
+    chance, different = Chance(seed), set[int]()
+    keys = await space.add(
+        *[replace(chance.doc(), text=f"moon {number}", author=ALICE) for number in range(30)]
+    )
+    for author in (ALICE, BOB):
+        docs = [replace(chance.doc(), text="moon new", author=author) for _ in keys[::3]]
+        tags = [f"supersedes={ALICE}/{chance.choice(keys)}" for _ in docs]
+        await space.add(*[replace(doc, tags=(*doc.tags, tag)) for doc, tag in zip(docs, tags, strict=True)])
+    searcher = Searcher(cache=ViewCache(ANALYSIS))
+    for _ in range(20):
+        scope, writes = chance.choice([EVERYTHING, chance.scope()]), chance.scope()
+        succession = Succession(lambda _, writes=writes: writes)
+        request = SearchRequest("moon", limit=100, succession=succession, explain=True)
+        result = await searcher.search(space.store, request, scope)
+        # Another store object, which has not worked it out yet.
+        space.store.superseding = Superseding()
+        expected = await search(space.store, request, scope)
+        assert result.hits == expected.hits
+        assert (result.trace is None) == (expected.trace is None)
+        if result.trace is not None and expected.trace is not None:
+            assert result.trace.superseded == expected.trace.superseded
+            different.add(result.trace.superseded)
+        space.store.superseding = Superseding()
+    assert len(different) > 2
+
+
 def test_a_tree_knows_what_is_below() -> None:
     rows = [PathRow(1, 0, "/"), PathRow(2, 1, "/a"), PathRow(3, 2, "/a/b"), PathRow(7, 1, "/ab")]
     tree = Tree.of(rows)
@@ -356,6 +385,9 @@ def test_a_tree_knows_what_is_below() -> None:
     assert np.count_nonzero(grown.covered((), ["/ab"])) == 131
     assert grown.nearest({"/ab": 5})[139] == 5
     assert np.flatnonzero(tree.covered((), ["/ab"])).tolist() == [7]  # as it was
+    again = tree.grown(deep)  # the first may have come to nothing
+    assert again is not None
+    assert np.count_nonzero(again.covered((), ["/ab"])) == 131
     assert grown.grown(deep) is grown
     assert grown.size > tree.size > 0
     assert tree.parents[4] == NOBODY

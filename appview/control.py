@@ -1,5 +1,5 @@
 """control.db: what the appview knows outside the memory of any one space. All its SQL is here, and that of
-its credentials in `control_tokens`, that of lists of accounts in `control_lists`.
+its rules in `control_rules`, of its credentials in `control_tokens`, of lists of accounts in `control_lists`.
 
 Times are microseconds since 1970. Every method is one transaction. The command line and the server open the
 same file at once: `policy_version` and `data_version` tell one what the other has done.
@@ -14,6 +14,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from appview.control_lists import ListTable
+from appview.control_rules import (
+    change_rules,
+    count_entry,
+    note,
+    read_audit,
+    read_changes,
+    read_rules,
+    read_version,
+)
 from appview.control_tokens import TokenTable
 from appview.sqlite import Database
 from lexicons.configs import Config
@@ -25,14 +34,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from appview.control_rules import AuditRow, Rule, RulesChange
     from appview.sqlite import Connection, Row
 
 SyncState = Literal["pending", "synchronized", "desynchronized"]
 MembershipState = Literal["pending", "synced"]
 RepairKind = Literal["mend", "rebuild"]
-RULE_FIELDS: Final = 6  # v0 to v5 of casbin_rule
 READERS: Final = 2  # connections; reads here are short
-_SAME: Final = "ptype = ? AND " + " AND ".join(f"v{number} = ?" for number in range(RULE_FIELDS))
 
 _REPO: Final = "did rev data status pds handle sync_state error attempts retry_at updated_at"
 _repo_values = attrgetter(*_REPO.split())
@@ -66,43 +74,6 @@ class RepoRow:
     error: str | None = None
     attempts: int = 0
     retry_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Rule:
-    """An access rule as stored, in Casbin's shape. `appview.access.rules` says what it means."""
-
-    ptype: str
-    fields: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return ", ".join((self.ptype, *self.fields))
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """One change: the rules it took away and those it added. A token shows as `token, <name>, <expiry>`,
-    a tag of a path as `tag, <space>, <path>, <key=value>, plain | protected`."""
-
-    at: int
-    actor: str
-    action: str
-    before: tuple[Rule, ...]
-    after: tuple[Rule, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RulesChange:
-    """What a change of the rules did; `version` is the policy version after it."""
-
-    version: int
-    added: tuple[Rule, ...] = ()
-    removed: tuple[Rule, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything is different now."""
-        return bool(self.added or self.removed)
 
 
 class Control:
@@ -310,7 +281,9 @@ class Control:
 
     async def rules(self) -> tuple[int, list[Rule]]:
         """Read the policy version and the rules of that version, in the order they were added."""
-        return await self._database.read(lambda connection: (_version(connection), _rules(connection)))
+        return await self._database.read(
+            lambda connection: (read_version(connection), read_rules(connection))
+        )
 
     async def changes_since(
         self, version: int
@@ -319,14 +292,9 @@ class Control:
 
         There is one entry a version, unless a change was made past this class.
         """
-
-        def work(connection: Connection) -> tuple[int, list[tuple[tuple[Rule, ...], tuple[Rule, ...]]]]:
-            rows = connection.execute(
-                "SELECT before, after FROM audit WHERE version > ? ORDER BY version", (version,)
-            )
-            return _version(connection), [(_load(before), _load(after)) for before, after in rows]
-
-        return await self._database.read(work)
+        return await self._database.read(
+            lambda connection: (read_version(connection), read_changes(connection, version))
+        )
 
     async def change_rules(
         self,
@@ -344,64 +312,35 @@ class Control:
         whole change by raising. What is there already is not added, what is not there not removed; a change
         that does nothing leaves no trace.
         """
-        wanted, unwanted = dict.fromkeys(add), dict.fromkeys(remove)
-
-        def work(connection: Connection) -> RulesChange:
-            before = [rule for rule in unwanted if rule not in wanted and _has(connection, rule)]
-            after = [rule for rule in wanted if not _has(connection, rule)]
-            version = _version(connection)
-            if not before and not after:
-                return RulesChange(version)
-            if check is not None:
-                check(version, before, after)
-            columns = ", ".join(f"v{number}" for number in range(RULE_FIELDS))
-            connection.executemany(
-                f"DELETE FROM casbin_rule WHERE {_SAME}",  # noqa: S608 - column names only
-                [_columns(rule) for rule in before],
+        return await self._database.write(
+            lambda connection: change_rules(
+                connection, add, remove, check, actor=actor, action=action, now=now
             )
-            connection.executemany(
-                f"INSERT INTO casbin_rule (ptype, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-                [_columns(rule) for rule in after],
-            )
-            _note(connection, version + 1, now, actor, action, before, after)
-            _set_version(connection, version + 1)
-            return RulesChange(version + 1, tuple(after), tuple(before))
-
-        return await self._database.write(work)
+        )
 
     async def note_path_tags(
         self, before: Sequence[Rule], after: Sequence[Rule], *, actor: str, action: str, now: int
     ) -> int:
         """Write into the audit log that tags of paths are about to change; return the entry's number."""
         return await self._database.write(
-            lambda connection: _note(connection, None, now, actor, action, before, after)
+            lambda connection: note(connection, before, after, actor=actor, action=action, now=now)
         )
 
     async def count_path_tags(self, entry: int) -> None:
         """Make the change of an entry the policy's version: tags of paths decide what rules say."""
-
-        def work(connection: Connection) -> None:
-            version = _version(connection) + 1
-            connection.execute("UPDATE audit SET version = ? WHERE id = ?", (version, entry))
-            _set_version(connection, version)
-
-        await self._database.write(work)
+        await self._database.write(lambda connection: count_entry(connection, entry))
 
     async def policy_version(self) -> int:
         """Read the number that grows with every change of the rules."""
-        return await self._database.read(_version)
+        return await self._database.read(read_version)
 
     async def data_version(self) -> int:
         """Read a number that changes when another process has changed anything in this file."""
         return await self._database.data_version()
 
     async def audit(self, limit: int) -> list[AuditRow]:
-        """List the last changes of the rules, newest first."""
-        rows = await self._all("SELECT * FROM audit ORDER BY id DESC LIMIT ?", limit)
-        return [
-            AuditRow(row["at"], row["actor"], row["action"], _load(row["before"]), _load(row["after"]))
-            for row in rows
-        ]
+        """List the last changes of who may do what, newest first."""
+        return await self._database.read(lambda connection: read_audit(connection, limit))
 
     async def _all(self, sql: str, *values: Any) -> list[Row]:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
@@ -441,57 +380,3 @@ def _repo(row: Row) -> RepoRow:
         attempts=row["attempts"],
         retry_at=row["retry_at"],
     )
-
-
-def _note(
-    connection: Connection,
-    version: int | None,
-    now: int,
-    actor: str,
-    action: str,
-    before: Iterable[Rule],
-    after: Iterable[Rule],
-) -> int:
-    cursor = connection.execute(
-        "INSERT INTO audit (at, actor, action, before, after, version) VALUES (?, ?, ?, ?, ?, ?)",
-        (now, actor, action, _dump(before), _dump(after), version),
-    )
-    return int(cursor.lastrowid or 0)
-
-
-def _set_version(connection: Connection, version: int) -> None:
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'policy_version'", (str(version),))
-
-
-def _has(connection: Connection, rule: Rule) -> bool:
-    found = connection.execute(f"SELECT 1 FROM casbin_rule WHERE {_SAME}", _columns(rule))  # noqa: S608
-    return found.fetchone() is not None
-
-
-def _version(connection: Connection) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'policy_version'").fetchone()
-    return int(row["value"])
-
-
-def _rules(connection: Connection) -> list[Rule]:
-    rows = connection.execute("SELECT ptype, v0, v1, v2, v3, v4, v5 FROM casbin_rule ORDER BY id")
-    rules = []
-    for ptype, *values in rows:
-        while values and not values[-1]:
-            values.pop()
-        rules.append(Rule(ptype, tuple(values)))
-    return rules
-
-
-def _columns(rule: Rule) -> tuple[str, ...]:
-    if not rule.fields or len(rule.fields) > RULE_FIELDS or not all(rule.fields):
-        raise ValueError(f"a rule has 1 to {RULE_FIELDS} fields, none empty: {rule}")
-    return (rule.ptype, *rule.fields, *("",) * (RULE_FIELDS - len(rule.fields)))
-
-
-def _dump(rules: Iterable[Rule]) -> str:
-    return json.dumps([[rule.ptype, *rule.fields] for rule in rules], ensure_ascii=False)
-
-
-def _load(text: str) -> tuple[Rule, ...]:
-    return tuple(Rule(ptype, tuple(fields)) for ptype, *fields in json.loads(text))

@@ -16,6 +16,7 @@ BASE = {
     "appview.clock",
     "appview.control",
     "appview.control_lists",
+    "appview.control_rules",
     "appview.control_tokens",
     "appview.errors",
     "appview.folder",
@@ -105,6 +106,7 @@ SQL_HOMES = (
     "appview.memory",
     "appview.control",
     "appview.control_lists",
+    "appview.control_rules",
     "appview.control_tokens",
     "appview.sqlite",
 )

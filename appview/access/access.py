@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from appview.clock import Clock
-    from appview.control import Control, Rule, RulesChange
+    from appview.control import Control
+    from appview.control_rules import Rule, RulesChange
     from appview.memory.scope import Scope
     from lexicons.spaces import SpaceUri
 

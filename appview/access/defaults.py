@@ -9,7 +9,7 @@ from appview.access.errors import InvalidRule
 from appview.access.rules import Grant, Permission, Statement, parse_rule
 from appview.access.subjects import AUTHORITY, EVERYONE, Account
 from appview.access.text import parse_fields
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.errors import ConfigurationError
 from appview.memory.scope import Subtree
 from lexicons.spaces import SpaceUri

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory import path_tags
 
 if TYPE_CHECKING:

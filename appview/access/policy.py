@@ -18,7 +18,7 @@ from appview.memory.scope import NOTHING, Attribute, Pattern, Scope, Subtree
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from appview.control import Rule
+    from appview.control_rules import Rule
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 

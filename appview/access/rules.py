@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from appview.access.errors import InvalidRule
 from appview.access.subjects import ACTIONS, EVERYONE, Action, InvalidName, Role, Subject, parse_grantee
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Pattern, Subtree
 from lexicons.errors import InvalidSyntax
 from lexicons.memories import MAX_TAG_BYTES, SPACE_ATTRIBUTE, is_attribute_key, normalise_path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from appview.access.errors import InvalidRule
 from appview.access.rules import parse_rule
-from appview.control import Rule
+from appview.control_rules import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

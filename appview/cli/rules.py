@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from appview.access.rules import Statement
     from appview.access.subjects import Action
-    from appview.control import Rule, RulesChange
+    from appview.control_rules import Rule, RulesChange
     from appview.settings import Settings
     from lexicons.spaces import SpaceUri
 

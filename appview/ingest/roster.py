@@ -11,7 +11,7 @@ from lexicons.spaces import SpaceUri
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from appview.control import Rule
+    from appview.control_rules import Rule
     from appview.memory.scope import Scope
     from lexicons.syntax import Did
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from appview.control import Control, RepoRow, Rule, RulesChange, SpaceRow
+from appview.control import Control, RepoRow, SpaceRow
+from appview.control_rules import Rule, RulesChange
 from appview.errors import StoreError, StoreMismatch
 from lexicons.configs import Config
 from lexicons.models import ModelKey

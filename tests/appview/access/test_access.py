@@ -14,7 +14,8 @@ from appview.access.defaults import NewSpace
 from appview.access.errors import InvalidPolicy, InvalidRule
 from appview.access.rules import Grant, Permission
 from appview.access.subjects import AUTHORITY, EVERYONE, MEMBER, Account, Anonymous, Role
-from appview.control import Control, Rule
+from appview.control import Control
+from appview.control_rules import Rule
 from appview.errors import ConfigurationError
 from appview.memory.scope import EVERYTHING, NOTHING, Scope, Subtree
 from lexicons.spaces import SpaceUri

@@ -13,7 +13,7 @@ from appview.access.errors import InvalidPolicy
 from appview.access.policy import Policy
 from appview.access.rules import Permission
 from appview.access.subjects import Account, Action, Anonymous, Role, Subject, Token
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Pattern, Scope, Subtree
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did

@@ -8,7 +8,7 @@ from appview.access.enforcer import Enforcer
 from appview.access.errors import InvalidPolicy
 from appview.access.policy import MAX_ROLE_LINKS, Policy
 from appview.access.subjects import EVERYONE, MEMBER, Account, Anonymous, Role, Token
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory.scope import EVERYTHING, NOTHING, Attribute, Exact, Scope, Subtree
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did

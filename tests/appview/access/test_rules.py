@@ -17,7 +17,7 @@ from appview.access.subjects import (
     parse_grantee,
     parse_subject,
 )
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Subtree
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did

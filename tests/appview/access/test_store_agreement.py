@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from appview.control import Rule
+    from appview.control_rules import Rule
 
 SPACE = SPACES[0]
 PATHS = ["/", "/a", "/a/b", "/ab", "/A", "/\u00e9", "/a b", "/b/a"]

@@ -10,7 +10,7 @@ from appview.access.errors import InvalidRule
 from appview.access.rules import Permission
 from appview.access.subjects import EVERYONE
 from appview.access.text import format_fields, format_rule, parse_fields, parse_line, parse_lines
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Subtree
 
 fields = st.text(st.characters(blacklist_characters="\r\n\0", blacklist_categories=["Cs"]), max_size=8)

@@ -9,7 +9,8 @@ import pytest
 
 from appview.access.subjects import Token
 from appview.access.tokens import hash_token, is_proof, make_token, token_id
-from appview.control import Control, Rule
+from appview.control import Control
+from appview.control_rules import Rule
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.ingest.roster import Roster, build
 from appview.memory.scope import EVERYTHING, NOTHING, Scope
 from lexicons.spaces import SpaceUri

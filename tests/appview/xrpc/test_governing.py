@@ -15,7 +15,7 @@ from appview.access.rules import Grant, Permission
 from appview.access.subjects import AUTHORITY as AUTHORITY_ROLE
 from appview.access.subjects import EVERYONE, OPERATOR, Token
 from appview.access.tokens import make_token
-from appview.control import Rule
+from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Scope, Subtree
 from appview.xrpc.bodies import MAX_BODY_BYTES
 from appview.xrpc.governing import holds_subtree

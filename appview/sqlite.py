@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -24,7 +25,7 @@ else:
     import pysqlite3 as sqlite3
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from importlib.resources.abc import Traversable
     from pathlib import Path
@@ -34,6 +35,7 @@ Row = sqlite3.Row
 T = TypeVar("T")
 
 BUSY_TIMEOUT_MS: Final = 5_000  # another process (the command line) may be writing
+BUSY_PAUSE_SECONDS: Final = 0.005  # between two tries where SQLite itself does not wait
 CACHE_KIB: Final = 8_192  # page cache of one connection
 JOURNAL_LIMIT_BYTES: Final = 64 * 1024 * 1024  # the write-ahead log is cut back to this after a checkpoint
 DEFAULT_READERS: Final = 4  # connections a file
@@ -207,7 +209,7 @@ def _connect(path: Path, prepare: Callable[[Connection], None] | None) -> Connec
 def _set_up(connection: Connection, prepare: Callable[[Connection], None] | None) -> None:
     connection.row_factory = sqlite3.Row
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -218,31 +220,61 @@ def _set_up(connection: Connection, prepare: Callable[[Connection], None] | None
         prepare(connection)
 
 
+def _use_wal(connection: Connection) -> None:
+    """Put the file into WAL mode, which SQLite does not wait for where another process is just doing so."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if _kind(error) != "SQLITE_BUSY" or time.monotonic() >= deadline:
+                raise
+            time.sleep(BUSY_PAUSE_SECONDS)
+        else:
+            return
+
+
 def migrate(connection: Connection, migrations: Traversable) -> None:
-    """Run the numbered SQL files that the database has not seen, each in a transaction of its own."""
+    """Run the numbered SQL files that the database has not seen, all in one transaction: of several processes
+    that begin at once, one does it and the others find it done."""
     files = sorted(
         (int(match[1]), entry)
         for entry in migrations.iterdir()
         if (match := _MIGRATION.fullmatch(entry.name)) is not None
     )
     newest = files[-1][0] if files else 0
-    have = schema_version(connection)
-    if have > newest:
-        raise StoreMismatch(
-            f"the file has schema version {have}, this program knows {newest}",
-            hint="start the newer version of the program that wrote it",
-        )
-    for number, entry in files:
-        if number > have:
-            script = entry.read_text(encoding="utf-8")
-            try:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;"
-                )
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+    if schema_version(connection) == newest:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        have = schema_version(connection)
+        if have > newest:
+            raise StoreMismatch(
+                f"the file has schema version {have}, this program knows {newest}",
+                hint="start the newer version of the program that wrote it",
+            )
+        for number, entry in files:
+            if number > have:
+                for statement in _statements(entry.read_text(encoding="utf-8")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Divide a script whose statements end at the end of a line. `executescript` would commit first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement
 
 
 def schema_version(connection: Connection) -> int:

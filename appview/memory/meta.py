@@ -24,10 +24,13 @@ APPLICATION_ID: Final = 0x656E6772  # "engr", set by the first migration
 
 def check_owner(connection: Connection) -> None:
     """Stop before a file of another program is changed: run on a new connection, before migrations."""
-    found = connection.execute("PRAGMA application_id").fetchone()[0]
+    # One statement, so one state: another process may be making the file.
+    found, tables = connection.execute(
+        "SELECT application_id, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id"
+    ).fetchone()
     if found == APPLICATION_ID:
         return
-    if found != 0 or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+    if found != 0 or tables:
         raise StoreMismatch("the file belongs to another program", hint="name another data folder")
 
 

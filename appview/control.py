@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from appview.control_lists import ListTable
 from appview.control_rules import (
+    Rule,
     change_rules,
     count_entry,
     note,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from appview.control_rules import AuditRow, Rule, RulesChange
+    from appview.control_rules import AuditRow, RulesChange
     from appview.sqlite import Connection, Row
 
 SyncState = Literal["pending", "synchronized", "desynchronized"]
@@ -146,7 +147,7 @@ class Control:
         row = await self._one("SELECT admitted FROM spaces WHERE uri = ?", uri)
         return unknown if row is None else bool(row["admitted"])
 
-    async def admit_space(self, uri: SpaceUri, now: int) -> bool:
+    async def admit_space(self, uri: SpaceUri, now: int, *, actor: str) -> bool:
         """Let a space be here whether or not registration is open, and follow its authority. False where it
         already was."""
 
@@ -154,6 +155,8 @@ class Control:
             row = connection.execute("SELECT admitted FROM spaces WHERE uri = ?", (uri,)).fetchone()
             if row is not None and row["admitted"]:
                 return False
+            before = [] if row is None else [_said(uri, "removed")]
+            note(connection, before, [_said(uri, "added")], actor=actor, action="space add", now=now)
             connection.execute(
                 "INSERT INTO spaces (uri, authority, kind, declared_at) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (uri) DO UPDATE SET admitted = 1",
@@ -169,18 +172,21 @@ class Control:
 
         return await self._database.write(work)
 
-    async def remove_space(self, uri: SpaceUri, now: int) -> bool:
+    async def remove_space(self, uri: SpaceUri, now: int, *, actor: str) -> bool:
         """Hide a space and refuse it until it is admitted again. False where it already was removed."""
 
         def work(connection: Connection) -> bool:
-            return (
-                connection.execute(
-                    "INSERT INTO spaces (uri, authority, kind, admitted, declared_at) VALUES (?, ?, ?, 0, ?)"
-                    " ON CONFLICT (uri) DO UPDATE SET admitted = 0 WHERE admitted = 1",
-                    (uri, uri.authority, uri.space_kind, now),
-                ).rowcount
-                > 0
+            row = connection.execute("SELECT admitted FROM spaces WHERE uri = ?", (uri,)).fetchone()
+            if row is not None and not row["admitted"]:
+                return False
+            before = [] if row is None else [_said(uri, "added")]
+            note(connection, before, [_said(uri, "removed")], actor=actor, action="space remove", now=now)
+            connection.execute(
+                "INSERT INTO spaces (uri, authority, kind, admitted, declared_at) VALUES (?, ?, ?, 0, ?)"
+                " ON CONFLICT (uri) DO UPDATE SET admitted = 0",
+                (uri, uri.authority, uri.space_kind, now),
             )
+            return True
 
         return await self._database.write(work)
 
@@ -351,6 +357,11 @@ class Control:
 
     async def _change(self, sql: str, values: Sequence[Any]) -> None:
         await self._database.write(lambda connection: connection.execute(sql, values))
+
+
+def _said(space: SpaceUri, what: Literal["added", "removed"]) -> Rule:
+    """Write what holds of a space in the shape that the log of changes has."""
+    return Rule("space", (str(space), what))
 
 
 def _space(row: Row) -> SpaceRow:

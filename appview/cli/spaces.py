@@ -105,7 +105,7 @@ def add_space(settings: Settings, space: SpaceUri, as_json: bool) -> None:
         from appview.clock import now
 
         async with opened(settings, create=True) as (control, _):
-            return await control.admit_space(space, now())
+            return await control.admit_space(space, now(), actor=ACTOR)
 
     changed = run_async(work())
     line = f"{space} may be here now" if changed else f"{space} is here already; nothing changed"
@@ -123,7 +123,7 @@ def remove_space(settings: Settings, space: SpaceUri, as_json: bool) -> None:
         from appview.clock import now
 
         async with opened(settings, create=True) as (control, _):
-            return await control.remove_space(space, now())
+            return await control.remove_space(space, now(), actor=ACTOR)
 
     changed = run_async(work())
     line = f"{space} is hidden now" if changed else f"{space} was hidden already; nothing changed"

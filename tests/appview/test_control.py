@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from appview.control import Control, RepoRow, SpaceRow
-from appview.control_rules import Rule, RulesChange
+from appview.control_rules import AuditRow, Rule, RulesChange
 from appview.errors import StoreError, StoreMismatch
 from lexicons.configs import Config
 from lexicons.models import ModelKey
@@ -93,8 +93,8 @@ class TestSpaces:
     async def test_admitted_space_is_there_before_its_config_and_its_authority_is_followed(
         self, control: Control
     ) -> None:
-        assert await control.admit_space(SPACE, 5) is True
-        assert await control.admit_space(SPACE, 6) is False
+        assert await control.admit_space(SPACE, 5, actor="operator") is True
+        assert await control.admit_space(SPACE, 6, actor="operator") is False
         assert await control.admits(SPACE, unknown=False)
         row = await control.space(SPACE)
         assert row is not None
@@ -103,23 +103,37 @@ class TestSpaces:
 
     async def test_removed_space_is_absent_whatever_config_arrives(self, control: Control) -> None:
         await control.put_space(space_row())
-        assert await control.remove_space(SPACE, 6) is True
-        assert await control.remove_space(SPACE, 7) is False
+        assert await control.remove_space(SPACE, 6, actor="operator") is True
+        assert await control.remove_space(SPACE, 7, actor="operator") is False
         await control.put_space(space_row())
         assert await control.space(SPACE) is None
         assert await control.spaces() == []
         assert not await control.admits(SPACE, unknown=True)
 
     async def test_space_can_be_removed_before_it_was_ever_heard_of(self, control: Control) -> None:
-        assert await control.remove_space(SPACE, 6) is True
+        assert await control.remove_space(SPACE, 6, actor="operator") is True
         assert not await control.admits(SPACE, unknown=True)
+
+    async def test_what_an_operator_says_of_a_space_is_in_the_log(self, control: Control) -> None:
+        await control.admit_space(SPACE, 5, actor="operator")
+        await control.admit_space(SPACE, 6, actor="operator")  # changes nothing, so there is nothing to tell
+        await control.remove_space(SPACE, 7, actor="operator")
+        await control.remove_space(SPACE, 8, actor="operator")
+        await control.admit_space(SPACE, 9, actor="operator")
+        added, removed = (Rule("space", (SPACE, what)) for what in ("added", "removed"))
+        assert await control.audit(9) == [
+            AuditRow(9, "operator", "space add", (removed,), (added,)),
+            AuditRow(7, "operator", "space remove", (added,), (removed,)),
+            AuditRow(5, "operator", "space add", (), (added,)),
+        ]
+        assert await control.policy_version() == 1  # no rule is another
 
     async def test_readmitted_space_is_filled_again(self, control: Control) -> None:
         await control.put_space(space_row())
         await control.put_membership(SPACE, BOB, "synced")
         await control.put_repos([RepoRow(ALICE, 1, sync_state="synchronized", retry_at=9)])
-        await control.remove_space(SPACE, 6)
-        await control.admit_space(SPACE, 7)
+        await control.remove_space(SPACE, 6, actor="operator")
+        await control.admit_space(SPACE, 7, actor="operator")
         assert await control.space(SPACE) == space_row()
         assert await control.memberships() == {(SPACE, BOB): "pending"}
         assert await control.repo(ALICE) == RepoRow(ALICE, 7)

@@ -72,7 +72,7 @@ async def test_a_member_from_before_is_found_whatever_lists_say(world: World) ->
     (alice,) = forgotten(world, 1)
     space = SpaceUri.public(Did(alice.did))
     async with world.running():
-        await world.control.admit_space(space, 1)
+        await world.control.admit_space(space, 1, actor="operator")
         await world.join(space, bob)
         await world.until_mirrored(space, alice, bob)
 

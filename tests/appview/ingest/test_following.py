@@ -148,7 +148,7 @@ async def test_with_registration_closed_only_admitted_spaces_are_made(world: Wor
         bob, shed = world.authority()
         world.remember(alice, "admitted")
         world.remember(bob, "not admitted")
-        await world.control.admit_space(garden, 1)
+        await world.control.admit_space(garden, 1, actor="operator")
         await world.reconcile()
         await world.until_texts(garden, {"admitted"})
         assert await world.control.space(shed) is None
@@ -221,14 +221,14 @@ async def test_a_space_that_was_removed_is_left_alone_and_filled_when_it_is_admi
         world.remember(alice, "before")
         await world.until_texts(space, {"before"})
         await world.until_declared(space)
-        await world.control.remove_space(space, 1)
+        await world.control.remove_space(space, 1, actor="operator")
         await world.reconcile()
         world.remember(alice, "meanwhile")
         world.network.update(alice, str(CONFIG), "self", config(createdAt="2026-12-01T00:00:00.000Z"))
         await world.until_caught_up()
         assert await world.control.space(space) is None
         assert await world.texts(space) == {"before"}
-        await world.control.admit_space(space, 2)
+        await world.control.admit_space(space, 2, actor="operator")
         await world.reconcile()
         await world.until_texts(space, {"before", "meanwhile"})
 

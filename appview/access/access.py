@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
@@ -15,7 +15,7 @@ from appview.access.subjects import MEMBER, Account, Action, Subject
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from appview.clock import Clock
     from appview.control import Control
@@ -28,6 +28,8 @@ MAX_CACHED_SCOPES: Final = 4_096  # (subject, space, action)
 MAX_CACHED_PATTERNS: Final = 250_000  # of all different scopes; about 50 MB
 
 
+# From the rules in force to those to add and those to remove.
+Plan = Callable[[Sequence[Statement]], tuple[Iterable[Statement], Iterable[Statement]]]
 NotePathTags = Callable[[Sequence["Rule"], Sequence["Rule"]], Awaitable[None]]
 
 
@@ -152,10 +154,16 @@ class Access:
 
         Raises `InvalidPolicy` where the rules would not go together, also with those of another process.
         """
-        added, removed = to_rules(add), to_rules(remove)
+        added, removed = list(add), list(remove)
+        return await self.amend(lambda _rules: (added, removed), actor=actor, action=action)
+
+    async def amend(self, plan: Plan, *, actor: str, action: str) -> RulesChange:
+        """Add and remove what `plan` makes of the rules of the moment that the change is made on: it is asked
+        again where another process was quicker. Raises as `change`, and what `plan` raises."""
         async with self._changing:
             while True:
                 await self._reload()
+                add, remove = plan(self.statements)
                 checked = known = self._policy
 
                 def check(
@@ -168,7 +176,12 @@ class Access:
 
                 try:
                     change = await self._control.change_rules(
-                        added, removed, actor=actor, action=action, now=self._clock(), check=check
+                        to_rules(add),
+                        to_rules(remove),
+                        actor=actor,
+                        action=action,
+                        now=self._clock(),
+                        check=check,
                     )
                 except _Overtaken:
                     continue  # by another process, since the rules were read

@@ -96,15 +96,20 @@ def remove(settings: Settings, rules: Sequence[str], as_json: bool) -> None:
     """Remove rules, all or none."""
     from appview.access.text import format_rule, parse_line
 
+    statements = [parse_line(rule) for rule in rules]
+
+    def plan(known: Sequence[Statement]) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        there = set(known)
+        if absent := [statement for statement in statements if statement not in there]:
+            raise NotFound(
+                f"there is no such rule: {format_rule(absent[0].to_rule())}",
+                hint="`engram-appview policy list` shows those there are; nothing was removed",
+            )
+        return [], statements
+
     async def work() -> RulesChange:
-        statements = [parse_line(rule) for rule in rules]
         async with opened(settings) as (_, access):
-            if absent := [s for s in statements if s not in set(access.statements)]:
-                raise NotFound(
-                    f"there is no such rule: {format_rule(absent[0].to_rule())}",
-                    hint="`engram-appview policy list` shows those there are; nothing was removed",
-                )
-            return await access.change(remove=statements, actor=ACTOR, action="policy remove")
+            return await access.amend(plan, actor=ACTOR, action="policy remove")
 
     _show_change(run_async(work()), as_json=as_json)
 
@@ -247,11 +252,14 @@ def show_log(settings: Settings, limit: int, as_json: bool) -> None:
 def _change(
     settings: Settings, action: str, *, add: Sequence[Statement], replace: bool = False
 ) -> RulesChange:
+    wanted = set(add)
+
+    def plan(known: Sequence[Statement]) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        return add, [statement for statement in known if statement not in wanted] if replace else []
+
     async def work() -> RulesChange:
         async with opened(settings, create=True) as (_, access):
-            wanted = set(add)
-            remove = [s for s in access.statements if s not in wanted] if replace else []
-            return await access.change(add, remove, actor=ACTOR, action=action)
+            return await access.amend(plan, actor=ACTOR, action=action)
 
     return run_async(work())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,9 +22,11 @@ from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
+
+    from appview.access.rules import Statement
 
 ALICE, BOB, CAROL = (Did("did:plc:" + letter * 24) for letter in "abc")
 SPACE, OTHER = SpaceUri.public(ALICE), SpaceUri.public(BOB)
@@ -104,6 +106,31 @@ class TestDefaults:
         await access.change(remove=access.statements, actor="operator", action="policy remove")
         assert access.scope(Anonymous(), SPACE, "read") == NOTHING
         assert not access.enforce(Anonymous(), SPACE, "read", "/", {})
+
+
+class TestPlans:
+    async def test_a_plan_is_made_of_the_rules_it_changes(
+        self, access: Access, other_process: Access, control: Control, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[list[object]] = []
+
+        def replace(known: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
+            seen.append(list(known))
+            return [SECRET], [statement for statement in known if statement != SECRET]
+
+        read = control.change_rules
+
+        async def late(*given: Any, **more: Any) -> Any:
+            if len(seen) == 1:  # after the plan, before the change: another process is quicker
+                await other_process.add_member(SPACE, BOB, "operator")
+            return await read(*given, **more)
+
+        monkeypatch.setattr(control, "change_rules", late)
+        change = await access.amend(replace, actor="operator", action="policy import --replace")
+        assert len(seen) == 2
+        assert Grant(Account(BOB), MEMBER, SPACE).to_rule() in change.removed
+        assert access.statements == [SECRET]
+        assert (await control.rules())[1] == [SECRET.to_rule()]
 
 
 class TestMembers:

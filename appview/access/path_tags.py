@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from appview.control_rules import Rule
 from appview.memory import path_tags
+from appview.memory.errors import InvalidPathTag
+from appview.memory.tags import ancestors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appview.access.access import Access
     from appview.memory.store import SpaceStore
     from appview.memory.tags import PathTag
@@ -25,7 +29,14 @@ async def put_path_tag(access: Access, store: SpaceStore, path: str, tag: PathTa
     """
     path_tags.check(path, tag.key, tag.value)
     async with access.changing_path_tags(actor=actor, action="path tag put") as note:
-        before = await _find(store, path, tag.key)
+        known = await store.path_tags()
+        for at, other in known:
+            if other.key == tag.key and other.protected and at != path and at in ancestors(path):
+                raise InvalidPathTag(
+                    f"{at} protects {tag.key}: no path below it has another value",
+                    hint=f"remove the tag of {at} first",
+                )
+        before = _find(known, path, tag.key)
         if before == tag:
             return False
         await note([] if before is None else [_entry(store, path, before)], [_entry(store, path, tag)])
@@ -36,15 +47,15 @@ async def put_path_tag(access: Access, store: SpaceStore, path: str, tag: PathTa
 async def remove_path_tag(access: Access, store: SpaceStore, path: str, key: str, actor: str) -> bool:
     """Take an attribute from a path; False where it had none."""
     async with access.changing_path_tags(actor=actor, action="path tag removed") as note:
-        before = await _find(store, path, key)
+        before = _find(await store.path_tags(), path, key)
         if before is None:
             return False
         await note([_entry(store, path, before)], [])
         return await store.remove_path_tag(path, key)
 
 
-async def _find(store: SpaceStore, path: str, key: str) -> PathTag | None:
-    for at, tag in await store.path_tags():
+def _find(tags: Sequence[tuple[str, PathTag]], path: str, key: str) -> PathTag | None:
+    for at, tag in tags:
         if at == path and tag.key == key:
             return tag
     return None

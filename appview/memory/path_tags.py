@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appview.memory import meta
 from appview.memory.errors import InvalidPathTag
+from appview.memory.paths import PathTree
 from appview.memory.tags import NOT_FROM_PATHS, PathTag
 from lexicons.memories import MAX_TAG_BYTES, is_attribute_key, normalise_path
 
 if TYPE_CHECKING:
     from appview.memory.writer import Writer
     from appview.sqlite import Connection
+
+INHERITANCE_VERSION: Final = "2"  # of the rules in `appview.memory.tags`
 
 
 def set_tag(writer: Writer, path: str, key: str, value: str, protected: bool) -> None:
@@ -63,11 +66,24 @@ def check(path: str, key: str, value: str) -> None:
         raise InvalidPathTag(f"a tag of {size} bytes, at most {MAX_TAG_BYTES}")
 
 
+def refresh(connection: Connection) -> None:
+    """Work out all attributes again where another version of the rules of inheritance has done it."""
+    if meta.read(connection, "inheritance") == INHERITANCE_VERSION:
+        return
+    if connection.execute("SELECT 1 FROM path_tags LIMIT 1").fetchone() is not None:
+        _derive(connection, PathTree(connection), "/")
+        meta.touch(connection)
+    meta.write(connection, "inheritance", INHERITANCE_VERSION)
+
+
 def _hand_down(writer: Writer, path: str) -> None:
-    """Work out again the attributes of the facts at and below a path."""
+    """Work out again the attributes of the facts at and below a path that has changed."""
     writer.changed = True
     writer.paths.forget_tags()
-    connection = writer.connection
+    _derive(writer.connection, writer.paths, path)
+
+
+def _derive(connection: Connection, tree: PathTree, path: str) -> None:
     meta.count_path_tags(connection)
     below = path if path == "/" else path + "/"
     rows = connection.execute(
@@ -75,7 +91,7 @@ def _hand_down(writer: Writer, path: str) -> None:
         (path, below, below[:-1] + "0"),
     ).fetchall()
     for path_id, full_path in rows:
-        inherited = writer.paths.inherited(full_path)
+        inherited = tree.inherited(full_path)
         own: dict[int, dict[str, str]] = {}
         for fact_id, key, value in connection.execute(
             "SELECT f.id, t.key, t.value FROM facts AS f LEFT JOIN fact_tags AS t ON t.fact_id = f.id"

@@ -105,6 +105,7 @@ class SpaceStore:
             meta.claim(connection, space)
             refresh_keywords(connection, analyser)
             refresh_links(connection)
+            path_tags.refresh(connection)
             return meta.read_config(connection), hidden_authors(connection)
 
         database = await Database.open(path, MIGRATIONS, executor, readers=READERS, prepare=prepare)

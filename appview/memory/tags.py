@@ -2,7 +2,9 @@
 
 The rules, in order:
 1. `owner` is the author. Nobody sets it.
-2. Of the tags of the paths from the fact's own up to the root, the nearest one with a key wins.
+2. Of the tags of the paths from the fact's own up to the root, the nearest one with a key wins. Where one of
+   them protects the key, that one wins, and of several the one nearest to the root: who governs a part of the
+   tree alone cannot undo what was said above it.
 3. The fact's own attribute beats the inherited one, unless some path on the way up protects the key.
 4. `owner`, `trust` and `space` are never taken from the record.
 """
@@ -55,7 +57,8 @@ def inherit(levels: Iterable[Iterable[PathTag]]) -> Inherited:
     protected: set[str] = set()
     for level in levels:
         for tag in level:
-            values[tag.key] = tag.value
+            if tag.key not in protected:
+                values[tag.key] = tag.value
             if tag.protected:
                 protected.add(tag.key)
     return Inherited(values, frozenset(protected)) if values else NOTHING_INHERITED

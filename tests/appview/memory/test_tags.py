@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appview.memory import path_tags
+from appview.memory import meta, path_tags
 from appview.memory.apply import apply_updates
 from appview.memory.errors import InvalidPathTag
 from appview.memory.tags import PathTag, inherit, own_attributes
 from tests.appview.memory.support import ALICE, File, commit, delete, memory, put, space_file
 
-# The rules once more, in SQL: walk up from each live fact's path and keep the nearest value of each key.
+# The rules once more, in SQL: walk up from each live fact's path and keep, of each key, the value of the
+# topmost path that protects it, or else the nearest.
 VIEW: Final = """
 WITH RECURSIVE up (fact_id, path_id, distance) AS (
     SELECT id, path_id, 0 FROM facts WHERE invalidated_at IS NULL
@@ -23,13 +24,16 @@ WITH RECURSIVE up (fact_id, path_id, distance) AS (
     WHERE paths.parent_id IS NOT NULL
 ),
 given AS (
-    SELECT up.fact_id, t.key, t.value, up.distance,
+    SELECT up.fact_id, t.key, t.value, up.distance, t.protected AS itself,
            max(t.protected) OVER (PARTITION BY up.fact_id, t.key) AS protected
     FROM up JOIN path_tags AS t ON t.path_id = up.path_id
 ),
 inherited AS (
     SELECT fact_id, key, value, protected FROM given AS g
-    WHERE distance = (SELECT min(distance) FROM given WHERE fact_id = g.fact_id AND key = g.key)
+    WHERE distance = coalesce(
+        (SELECT max(distance) FROM given WHERE fact_id = g.fact_id AND key = g.key AND itself),
+        (SELECT min(distance) FROM given WHERE fact_id = g.fact_id AND key = g.key)
+    )
 )
 SELECT fact_id, key, value FROM fact_tags AS own
 WHERE NOT EXISTS (
@@ -75,9 +79,30 @@ def test_a_protected_attribute_beats_the_facts_own() -> None:
     assert inherit([[PathTag("k", "path", protected=True)]]).effective({"k": "own"}) == {"k": "path"}
 
 
-def test_protection_holds_below_a_path_that_gives_another_value() -> None:
-    levels = [[PathTag("k", "far", protected=True)], [PathTag("k", "near")]]
+def test_no_path_below_gives_a_protected_key_another_value() -> None:
+    top = [PathTag("k", "far", protected=True), PathTag("j", "far")]
+    levels = [top, [PathTag("k", "near"), PathTag("j", "near")], [PathTag("k", "nearest", protected=True)]]
+    assert inherit(levels).effective({"k": "own", "j": "own"}) == {"k": "far", "j": "own"}
+
+
+def test_a_path_that_protects_gives_its_own_value_not_that_of_a_path_above() -> None:
+    levels = [[PathTag("k", "far")], [PathTag("k", "near", protected=True)], [PathTag("k", "nearest")]]
     assert inherit(levels).effective({"k": "own"}) == {"k": "near"}
+
+
+def test_a_file_that_was_filled_by_other_rules_is_derived_anew() -> None:
+    with space_file() as file:
+        path_tags.set_tag(file.writer(), "/a", "k", "v", protected=False)
+        file.apply(commit(1, put("r", memory("x", "/a"))))
+        before = meta.data_version(file.connection)
+        path_tags.refresh(file.connection)
+        assert (meta.data_version(file.connection), attributes(file, "r")) == (before + 1, {"k": "v"})
+        file.connection.execute("UPDATE effective_tags SET value = 'old'")
+        path_tags.refresh(file.connection)
+        assert attributes(file, "r") == {"k": "old"}  # looked at once
+        meta.write(file.connection, "inheritance", "0")
+        path_tags.refresh(file.connection)
+        assert (meta.data_version(file.connection), attributes(file, "r")) == (before + 2, {"k": "v"})
 
 
 def test_a_record_cannot_say_who_owns_it_how_trusted_it_is_or_where_it_belongs() -> None:

@@ -231,7 +231,9 @@ async def test_a_tag_of_a_path_counts_for_the_next_question(space: Filler) -> No
     await space.store.set_path_tag("/a", "stage", "draft", protected=True)
     assert await texts() == ["moon three"]
     await space.store.set_path_tag("/a/b", "stage", "open")
-    assert await texts() == ["moon one", "moon three"]
+    assert await texts() == ["moon three"]
+    await space.store.set_path_tag("/a", "stage", "draft")
+    assert await texts() == ["moon one", "moon three", "moon two"]
     await space.store.remove_path_tag("/a", "stage")
     assert await texts() == ["moon one", "moon three", "moon two"]
 

@@ -184,6 +184,35 @@ async def test_who_governs_a_path_governs_what_is_below_and_nothing_else(
     assert (await caller.call(ids.PUT_PATH_TAG, **tag, path="/a/b")).status == 200
 
 
+async def test_who_governs_a_path_does_not_undo_what_a_path_above_protects(
+    caller: Caller, client: Client, garden: Garden
+) -> None:
+    everything = Permission(Token("ci"), SPACE, Subtree("/"), "admin")
+    await garden.hide(everything, Permission(EVERYONE, SPACE, Attribute("level", "top"), "read", allow=False))
+    early = {"space": SPACE, "path": "/a/b", "key": "level"}
+    assert (await caller.call(ids.PUT_PATH_TAG, **early, value="low")).status == 200
+    above = {"space": SPACE, "path": "/a", "key": "level", "value": "top", "protected": True}
+    assert (await caller.call(ids.PUT_PATH_TAG, **above)).body == {"changed": True}
+    # From here on its caller governs the path below alone.
+    await garden.hide(Permission(Token("ci"), SPACE, Subtree("/a/b"), "admin"))
+    await garden.access.change(remove=[everything], actor="operator", action="test")
+
+    async def seen() -> list[str]:
+        return (await client.ask(ids.LIST_MEMORIES, space=SPACE)).texts
+
+    assert await seen() == []
+    for path in ("/a/b", "/a/b/c"):
+        for protected in (False, True):
+            given = {**early, "path": path, "value": "low", "protected": protected}
+            answer = await caller.call(ids.PUT_PATH_TAG, **given)
+            assert (answer.status, answer.error) == (400, "InvalidRequest")
+            assert "/a protects level" in answer.body["message"]
+    assert (await caller.call(ids.PUT_PATH_TAG, **{**early, "key": "other"}, value="x")).status == 200
+    assert (await caller.call(ids.REMOVE_PATH_TAG, **early)).body == {"changed": True}
+    assert (await caller.call(ids.REMOVE_PATH_TAG, space=SPACE, path="/a", key="level")).status == 403
+    assert await seen() == []
+
+
 @pytest.mark.parametrize(
     "path",
     [

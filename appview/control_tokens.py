@@ -82,8 +82,13 @@ class TokenTable:
         )
         return None if row is None else _token(row)
 
-    async def save(self, used: Mapping[str, int], spent: Sequence[SpentToken], now: int) -> None:
-        """Note when tokens (by id) were last used and which tokens of accounts were; drop expired ones."""
+    async def save(
+        self, used: Mapping[str, int], spent: Sequence[SpentToken], floors: Mapping[Did, int], now: int
+    ) -> None:
+        """Note when tokens (by id) were last used and which tokens of accounts were; drop expired ones.
+
+        `floors` says up to which expiry an account's tokens are remembered no more, but all refused.
+        """
 
         def work(connection: Connection) -> None:
             connection.executemany(
@@ -93,6 +98,15 @@ class TokenTable:
             connection.execute("DELETE FROM spent_tokens WHERE expires <= ?", (now // 1_000_000,))
             connection.executemany(
                 "INSERT OR IGNORE INTO spent_tokens (issuer, digest, expires) VALUES (?, ?, ?)", spent
+            )
+            connection.execute("DELETE FROM spent_floors WHERE until <= ?", (now // 1_000_000,))
+            connection.executemany(
+                "INSERT INTO spent_floors (issuer, until) VALUES (?, ?) ON CONFLICT (issuer)"
+                " DO UPDATE SET until = max(until, excluded.until)",
+                floors.items(),
+            )
+            connection.executemany(
+                "DELETE FROM spent_tokens WHERE issuer = ? AND expires <= ?", floors.items()
             )
 
         await self._database.write(work)
@@ -105,6 +119,13 @@ class TokenTable:
             ).fetchall()
         )
         return [(Did(row["issuer"]), row["digest"], row["expires"]) for row in rows]
+
+    async def floors(self) -> list[tuple[Did, int]]:
+        """List the accounts of whose tokens none is taken that expires by a time."""
+        rows = await self._database.read(
+            lambda connection: connection.execute("SELECT issuer, until FROM spent_floors").fetchall()
+        )
+        return [(Did(row["issuer"]), row["until"]) for row in rows]
 
 
 def _token(row: Row) -> TokenRow:

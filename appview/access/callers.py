@@ -73,6 +73,7 @@ class Callers:
         self._used: dict[str, int] = {}
         self._used_saved: dict[str, int] = {}
         self._spent: list[SpentToken] = []
+        self._floors: dict[Did, int] = {}
 
     @classmethod
     @asynccontextmanager
@@ -87,7 +88,9 @@ class Callers:
     ) -> AsyncIterator[Callers]:
         """Prove callers for the time of the block, remembering what was used before."""
         callers = cls(service, keys, control, clock)
-        callers._replays.restore(await control.tokens.spent(), clock() // 1_000_000)
+        callers._replays.restore(
+            await control.tokens.spent(), await control.tokens.floors(), clock() // 1_000_000
+        )
         saving = asyncio.create_task(callers._keep_saving(sleep), name="callers")
         try:
             yield callers
@@ -114,13 +117,16 @@ class Callers:
         """Write down what was used."""
         used, self._used = self._used, {}
         spent, self._spent = self._spent, []
-        if not used and not spent:
+        self._floors |= self._replays.new_floors()
+        floors, self._floors = self._floors, {}
+        if not used and not spent and not floors:
             return
         try:
-            await self._control.tokens.save(used, spent, self._clock())
+            await self._control.tokens.save(used, spent, floors, self._clock())
         except BaseException:
             self._used = used | self._used
             self._spent = spent + self._spent
+            self._floors = floors | self._floors
             raise
 
     async def _holder(self, credential: str, identifier: str) -> Subject:

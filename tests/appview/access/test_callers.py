@@ -11,6 +11,7 @@ import pytest
 
 from appview.access.callers import INACTIVE, LAST_USED_STEP, Callers, NoAccounts
 from appview.access.errors import CannotVerify, CredentialRefused
+from appview.access.replays import Replays
 from appview.access.subjects import Account, Anonymous, Subject, Token
 from appview.access.tokens import make_token
 from appview.control import Control, RepoRow
@@ -300,6 +301,28 @@ async def test_a_restart_does_not_let_a_token_be_used_again(world: World) -> Non
             await world.who(killed)
     async with Callers.opened(*parts, sleep=sleep) as world.callers:
         assert await world.fault(killed) == "BadJwt"
+
+
+async def test_a_restart_does_not_forget_who_is_refused_by_expiry(world: World) -> None:
+    alice, bob = world.network.account(), world.network.account()
+    parts = (SERVICE, world.resolver, world.control, world.clock)
+    async with Callers.opened(*parts) as world.callers:
+        world.callers._replays = Replays(limit=2)
+        used = [world.token(alice) for _ in range(2)]
+        for token in used:
+            await world.who(token)
+        await world.who(world.token(bob))
+    assert len(await world.control.tokens.spent()) == 1
+    assert [issuer for issuer, _ in await world.control.tokens.floors()] == [alice.did]
+    async with Callers.opened(*parts) as world.callers:
+        for token in (*used, world.token(alice)):
+            with pytest.raises(CannotVerify):
+                await world.who(token)
+        world.micros += SECOND
+        assert await world.who(world.token(alice)) == Account(Did(alice.did))
+        world.micros += 61 * SECOND
+        await world.who(world.token(alice))
+    assert await world.control.tokens.floors() == []
 
 
 async def test_what_cannot_be_written_down_is_kept_for_the_next_time(

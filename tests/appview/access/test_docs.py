@@ -34,6 +34,8 @@ SETTINGS = Settings()
         f"#{service_auth.SERVICE_FRAGMENT}`",
         f"for up to {resolver.MAX_AGE // 3_600_000_000} hours",
         f"up to {replays.MAX_REMEMBERED:,} of them, and {replays.MAX_SHARE:,} of one account",
+        f"live for more than {replays.LONG_SECONDS} seconds",
+        f"it takes {replays.MAX_LONG:,} accounts",
         f"expires after {DEFAULT_LIFETIME.removesuffix('d')} days",
         f"| `rate_address` | {SETTINGS.rate_address:,} |",
         f"| `rate_subject` | {SETTINGS.rate_subject:,} |",

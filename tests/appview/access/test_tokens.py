@@ -123,7 +123,7 @@ async def test_last_use_only_moves_forward(control: Control) -> None:
     _, row = make_token(BOT, NOW, None, secrets.token_bytes)
     await control.tokens.add(row, actor="operator")
     for at, expected in ((NOW + 5, NOW + 5), (NOW + 3, NOW + 5), (NOW + 9, NOW + 9)):
-        await control.tokens.save({row.id: at, "unknown": at}, [], NOW)
+        await control.tokens.save({row.id: at, "unknown": at}, [], {}, NOW)
         found = await control.tokens.find(row.id)
         assert found is not None and found.last_used_at == expected
 
@@ -131,11 +131,26 @@ async def test_last_use_only_moves_forward(control: Control) -> None:
 async def test_used_tokens_are_kept_until_they_expire(control: Control) -> None:
     alice = Did("did:plc:alice")
     second = NOW // 1_000_000
-    await control.tokens.save({}, [(alice, b"1", second + 10), (alice, b"2", second + 20)], NOW)
-    await control.tokens.save({}, [(alice, b"1", second + 10)], NOW)
+    await control.tokens.save({}, [(alice, b"1", second + 10), (alice, b"2", second + 20)], {}, NOW)
+    await control.tokens.save({}, [(alice, b"1", second + 10)], {}, NOW)
     assert sorted(await control.tokens.spent()) == [
         (alice, b"1", second + 10),
         (alice, b"2", second + 20),
     ]
-    await control.tokens.save({}, [], NOW + 10_000_000)
+    await control.tokens.save({}, [], {}, NOW + 10_000_000)
     assert await control.tokens.spent() == [(alice, b"2", second + 20)]
+
+
+async def test_an_account_that_is_refused_by_expiry_needs_no_row_for_each_token(control: Control) -> None:
+    alice, bob = Did("did:plc:alice"), Did("did:plc:bob")
+    second = NOW // 1_000_000
+    tokens = control.tokens
+    spent = [(alice, b"1", second + 10), (alice, b"2", second + 30), (bob, b"3", second + 5)]
+    await tokens.save({}, spent, {}, NOW)
+    await tokens.save({}, [(alice, b"4", second + 20)], {alice: second + 20}, NOW)
+    assert await tokens.floors() == [(alice, second + 20)]
+    assert sorted(digest for _, digest, _ in await tokens.spent()) == [b"2", b"3"]
+    await tokens.save({}, [], {alice: second + 15}, NOW)
+    assert await tokens.floors() == [(alice, second + 20)]
+    await tokens.save({}, [], {}, NOW + 20_000_000)
+    assert await tokens.floors() == []

@@ -57,7 +57,13 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         ingest = Ingest(settings, control, access, pool, now)
         await ingest.prepare()
         callers = await stack.enter_async_context(
-            Callers.opened(settings.service_did, ingest.resolver, control, now)
+            Callers.opened(
+                settings.service_did,
+                ingest.resolver,
+                control,
+                now,
+                key_seconds=settings.caller_key_seconds,
+            )
         )
         context = Context.of(settings, control, access, pool, clock=now, callers=callers)
         running = asyncio.create_task(ingest.run(), name="ingest")

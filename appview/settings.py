@@ -311,6 +311,12 @@ class Settings:
         "How much memory the indexes of all spaces together may take, in MiB: about 1.1 kB a memory at 384"
         " dimensions. Spaces that find no room are searched in their files.",
     )
+    caller_key_seconds: int = _setting(
+        300,
+        "number",
+        _number(60, 43_200),
+        "How old an account's key may be that a caller is known by, in seconds. It is then asked for again.",
+    )
     rate_address: int = _setting(
         12_000,
         "number",

@@ -1,9 +1,8 @@
 """Who asks: a request's credential -> a subject. The subject comes from the credential and nothing else.
 
 No header is `Anonymous`; a token of this appview is `Token`; a service-auth JWT is `Account`. Whatever else
-comes along, and whatever does not hold, is `CredentialRefused`. Everything is asked for anew with each
-request: a token that is revoked, a key that is rotated and an account that is taken down are out with the
-next one.
+comes along, and whatever does not hold, is `CredentialRefused`. A token that is revoked and an account that
+is taken down are out with the next request, a key that was changed after `KEY_SECONDS` at the latest.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from appview.access.tokens import is_proof, token_id
 from appview.errors import AppviewError
 from appview.http.errors import FetchError
 from appview.identity.errors import IdentityError
+from appview.identity.resolver import ANY_KEPT, Freshness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did, Nsid
 
 LOOK_UP_SECONDS: Final = 5.0  # ours: how long a caller waits for its own key to be found
+KEY_SECONDS: Final = 300  # ours: so long the key of before a change can still be used
+BELIEVED_SECONDS: Final = 3_600  # ours: so long a key is believed while the directory is away
 SAVE_SECONDS: Final = 1.0  # ours: what was used is on disk after this long, so a crash forgets that much
 LAST_USED_STEP: Final = 60_000_000  # microseconds: how fine `last used` is, so that use costs no writes
 # `status` of an account (sync spec, `#account`) with which it cannot act. The others are about its host.
@@ -47,24 +49,45 @@ _log = structlog.get_logger(__name__)
 class KeySource(Protocol):
     """What finds an account's key."""
 
-    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
+    async def resolve(
+        self, did: Did, *, fresh: bool = False, patient: bool = True, freshness: Freshness = ANY_KEPT
+    ) -> Identity:
         """Answer from a cache, or with `fresh` from the network, once a minute at most; not in a long line
         unless `patient`."""
+        ...
+
+    def believed(self, did: Did, freshness: Freshness) -> Identity | None:
+        """Give what was last learned, where that may be believed while nobody answers."""
         ...
 
 
 class NoAccounts:
     """Finds no account's key."""
 
-    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
+    async def resolve(
+        self, did: Did, *, fresh: bool = False, patient: bool = True, freshness: Freshness = ANY_KEPT
+    ) -> Identity:
         """Raise `IdentityError`."""
         raise IdentityError(f"{did} is not looked for")
+
+    def believed(self, did: Did, freshness: Freshness) -> Identity | None:
+        """Know nothing."""
+        return None
 
 
 class Callers:
     """Proves callers. One a service; make it with `Callers.opened`."""
 
-    def __init__(self, service: Did, keys: KeySource, control: Control, clock: Clock) -> None:
+    def __init__(
+        self,
+        service: Did,
+        keys: KeySource,
+        control: Control,
+        clock: Clock,
+        *,
+        key_seconds: int = KEY_SECONDS,
+    ) -> None:
+        self._freshness = Freshness(key_seconds * 1_000_000, max(key_seconds, BELIEVED_SECONDS) * 1_000_000)
         self._service = service
         self._keys = keys
         self._control = control
@@ -84,10 +107,12 @@ class Callers:
         control: Control,
         clock: Clock,
         *,
+        key_seconds: int = KEY_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> AsyncIterator[Callers]:
-        """Prove callers for the time of the block, remembering what was used before."""
-        callers = cls(service, keys, control, clock)
+        """Prove callers for the time of the block, remembering what was used before. A key is asked for anew
+        after `key_seconds`."""
+        callers = cls(service, keys, control, clock, key_seconds=key_seconds)
         callers._replays.restore(
             await control.tokens.spent(), await control.tokens.floors(), clock() // 1_000_000
         )
@@ -165,8 +190,12 @@ class Callers:
     async def _key(self, did: Did, *, fresh: bool) -> PublicKey:
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
-                return (await self._keys.resolve(did, fresh=fresh, patient=False)).key
+                asked = self._keys.resolve(did, fresh=fresh, patient=False, freshness=self._freshness)
+                return (await asked).key
         except TimeoutError:
+            known = self._keys.believed(did, self._freshness)
+            if known is not None:
+                return known.key
             raise CannotVerify("the account's key was not found in time") from None
         except FetchError as error:
             if error.temporary:

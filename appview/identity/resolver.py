@@ -1,8 +1,8 @@
 """Which key signs an account's commits, and which host keeps its repo.
 
-Invariants: a cached answer is never older than `MAX_AGE`; an answer by force is asked for at most once in
-`FORCE_INTERVAL` for each DID; one DID is asked for once at a time, however many wait for it; an account that
-cannot be resolved is not asked for again before `FAILURE_AGE`.
+Invariants: nobody gets an answer that is older than they take; an answer by force is asked for at most once
+in `FORCE_INTERVAL` for each DID; one DID is asked for once at a time, however many wait for it; what was
+asked for in vain is not asked for again before `FAILURE_AGE`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,25 @@ WEB_CONCURRENCY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Freshness:
+    """How old an answer may be, in microseconds: `kept` before it is asked for again, `believed` while that
+    comes to nothing because the directory is away."""
+
+    kept: int = MAX_AGE
+    believed: int = MAX_AGE
+
+
+ANY_KEPT: Final = Freshness()
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
+    """What was learned, when, when that was last asked for again, and why in vain."""
+
     asked_at: int
     outcome: Identity | AppviewError
+    tried_at: int
+    failure: FetchError | None = None
 
 
 class Resolver:
@@ -57,19 +73,30 @@ class Resolver:
         self._running: dict[Did, asyncio.Task[_Entry]] = {}
         self._slots = {"plc": asyncio.Semaphore(CONCURRENCY), "web": asyncio.Semaphore(WEB_CONCURRENCY)}
 
-    async def resolve(self, did: Did, *, fresh: bool = False, patient: bool = True) -> Identity:
+    async def resolve(
+        self, did: Did, *, fresh: bool = False, patient: bool = True, freshness: Freshness = ANY_KEPT
+    ) -> Identity:
         """Answer from the cache or the network; raise `IdentityError` or `FetchError`.
 
         `fresh` asks the network, unless that was done within the last minute: then what is known is given.
         Who is not `patient` gets a temporary `FetchError` where many are being asked for already: strangers
         who name accounts must not make a line without end.
         """
-        entry = self._known(did, fresh=fresh)
+        entry = self._known(did, fresh=fresh, kept=freshness.kept)
         if entry is None:
             entry = await self._ask(did, fresh=fresh, patient=patient)
         if isinstance(entry.outcome, AppviewError):
             raise entry.outcome
+        if entry.failure is not None and not self._is_within(freshness.believed, entry.asked_at):
+            raise entry.failure
         return entry.outcome
+
+    def believed(self, did: Did, freshness: Freshness) -> Identity | None:
+        """Give what was last learned of an account, where it may be believed while nobody answers."""
+        entry = self._entries.get(did)
+        if entry is None or isinstance(entry.outcome, AppviewError):
+            return None
+        return entry.outcome if self._is_within(freshness.believed, entry.asked_at) else None
 
     def forget(self, did: Did) -> None:
         """Drop what is cached, because the account says that it changed. An answer that is on its way may be
@@ -83,15 +110,19 @@ class Resolver:
         now = self._clock()
         return last is None or not 0 <= now - last < FORCE_INTERVAL
 
-    def _known(self, did: Did, *, fresh: bool) -> _Entry | None:
+    def _known(self, did: Did, *, fresh: bool, kept: int) -> _Entry | None:
         entry = self._entries.get(did)
         if entry is None:
             return None
         if fresh:
             return None if self.may_force(did) else entry
-        limit = FAILURE_AGE if isinstance(entry.outcome, AppviewError) else MAX_AGE
-        age = self._clock() - entry.asked_at
-        return entry if 0 <= age < limit else None
+        if isinstance(entry.outcome, Identity) and self._is_within(kept, entry.asked_at):
+            return entry
+        failed = entry.failure is not None or isinstance(entry.outcome, AppviewError)
+        return entry if failed and self._is_within(FAILURE_AGE, entry.tried_at) else None
+
+    def _is_within(self, span: int, since: int) -> bool:
+        return 0 <= self._clock() - since < span
 
     async def _ask(self, did: Did, *, fresh: bool, patient: bool) -> _Entry:
         task = self._running.get(did)
@@ -116,16 +147,15 @@ class Resolver:
                 outcome = await self._fetch(did)
             except AppviewError as error:
                 outcome = error
-        entry = _Entry(self._clock(), outcome)
-        previous = self._entries.get(did)
-        if isinstance(outcome, FetchError) and previous is not None and self._usable(previous):
-            return previous  # the directory is away: what it said last still holds
+        now = self._clock()
+        entry = _Entry(now, outcome, now)
+        before = self._entries.get(did)
+        if isinstance(outcome, FetchError) and before is not None and isinstance(before.outcome, Identity):
+            # The directory is away: what it said last still holds, for as long as whoever asks believes it.
+            entry = _Entry(before.asked_at, before.outcome, now, outcome)
         if self._running.get(did) is asyncio.current_task():
             _remember(self._entries, did, entry)
         return entry
-
-    def _usable(self, entry: _Entry) -> bool:
-        return isinstance(entry.outcome, Identity) and self._clock() - entry.asked_at < MAX_AGE
 
     async def _fetch(self, did: Did) -> Identity:
         match did.method:

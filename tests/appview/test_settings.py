@@ -86,6 +86,7 @@ class TestPrecedence:
             "max_open_spaces": (1, "1"),
             "query_timeout_ms": (1, "1"),
             "index_memory_mb": (0, "0"),
+            "caller_key_seconds": (60, "60"),
             "rate_address": (0, "0"),
             "rate_subject": (1, "1"),
             "rate_space": (100_000_000, "100000000"),

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from appview.access.callers import INACTIVE, LAST_USED_STEP, Callers, NoAccounts
+from appview.access import callers
+from appview.access.callers import (
+    BELIEVED_SECONDS,
+    INACTIVE,
+    KEY_SECONDS,
+    LAST_USED_STEP,
+    Callers,
+    NoAccounts,
+)
 from appview.access.errors import CannotVerify, CredentialRefused
 from appview.access.replays import Replays
 from appview.access.subjects import Account, Anonymous, Subject, Token
 from appview.access.tokens import make_token
 from appview.control import Control, RepoRow
 from appview.http.client import HttpClient
-from appview.identity.resolver import FORCE_INTERVAL, Resolver
+from appview.identity.resolver import FAILURE_AGE, FORCE_INTERVAL, Resolver
 from lexicons.syntax import Did, Nsid
 from tests.appview.access.minting import METHOD, SERVICE, mint
 from tests.network.synthetic import K256, P256, Network
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from appview.identity.documents import Identity
     from tests.network.synthetic import Account as Somebody
     from tests.network.synthetic import SigningKey
 
@@ -147,6 +157,96 @@ async def test_bad_signatures_ask_for_the_key_once_a_minute(world: World) -> Non
     world.micros += FORCE_INTERVAL
     assert await world.fault(world.token(alice, K256())) == "BadJwtSignature"
     assert world.asked(alice) == 3
+
+
+async def test_a_key_of_before_is_taken_for_minutes_and_no_longer(world: World) -> None:
+    alice = world.network.account()
+    await world.who(world.token(alice))
+    stolen = alice.key
+    world.network.rotate_key(alice, K256())
+    world.micros += KEY_SECONDS * SECOND - 1
+    assert await world.who(world.token(alice, stolen)) == Account(Did(alice.did))
+    world.micros += 1
+    assert await world.fault(world.token(alice, stolen)) == "BadJwtSignature"
+    assert await world.who(world.token(alice)) == Account(Did(alice.did))
+
+
+async def test_how_old_a_key_may_be_is_a_setting(world: World) -> None:
+    world.callers = Callers(SERVICE, world.resolver, world.control, world.clock, key_seconds=60)
+    alice = world.network.account()
+    for asked in (1, 2):
+        await world.who(world.token(alice))
+        world.micros += 59 * SECOND
+        await world.who(world.token(alice))
+        assert world.asked(alice) == asked
+        world.micros += SECOND
+
+
+async def test_a_key_is_not_taken_once_its_account_has_said_that_it_changed(world: World) -> None:
+    alice = world.network.account()
+    await world.who(world.token(alice))
+    stolen = alice.key
+    world.network.rotate_key(alice, K256())
+    world.resolver.forget(Did(alice.did))  # what an `#identity` event leads to
+    assert await world.fault(world.token(alice, stolen)) == "BadJwtSignature"
+
+
+async def test_a_flood_of_tokens_for_one_account_is_none_for_the_directory(world: World) -> None:
+    alice = world.network.account()
+    for fail_with in (None, 503):
+        world.network.plc.fail_with = fail_with
+        before = world.asked(alice)
+        for _ in range(20):  # a quarter of a minute each
+            for key in (K256(), alice.key, K256()):
+                with suppress(CredentialRefused, CannotVerify):
+                    await world.who(world.token(alice, key))
+            world.micros += 15 * SECOND
+        assert world.asked(alice) - before <= 2 * 5
+
+
+async def test_while_the_directory_is_away_a_key_is_believed_for_an_hour_and_no_longer(world: World) -> None:
+    alice = world.network.account()
+    await world.who(world.token(alice))
+    world.network.plc.fail_with = 503
+    world.micros += KEY_SECONDS * SECOND
+    for _ in range(3):
+        assert await world.who(world.token(alice)) == Account(Did(alice.did))
+    assert world.asked(alice) == 2
+    world.micros += (BELIEVED_SECONDS - KEY_SECONDS) * SECOND - 1
+    assert await world.who(world.token(alice)) == Account(Did(alice.did))
+    world.micros += 1
+    with pytest.raises(CannotVerify):
+        await world.who(world.token(alice))
+    # For a commit it still is what was said last.
+    assert (await world.resolver.resolve(Did(alice.did))).did == alice.did
+    world.network.plc.fail_with = None
+    world.micros += FAILURE_AGE
+    assert await world.who(world.token(alice)) == Account(Did(alice.did))
+
+
+async def test_a_directory_that_does_not_answer_in_time_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, bob = world.network.account(), world.network.account()
+    await world.who(world.token(alice))
+    monkeypatch.setattr(callers, "LOOK_UP_SECONDS", 0.05)
+
+    async def never(did: Did) -> Identity:
+        await asyncio.Event().wait()
+        raise AssertionError(did)
+
+    monkeypatch.setattr(world.resolver, "_fetch", never)
+    world.micros += KEY_SECONDS * SECOND
+    assert await world.who(world.token(alice)) == Account(Did(alice.did))
+    with pytest.raises(CannotVerify):
+        await world.who(world.token(bob))
+    world.micros += BELIEVED_SECONDS * SECOND
+    with pytest.raises(CannotVerify):
+        await world.who(world.token(alice))
+    running = list(world.resolver._running.values())
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_a_signature_that_no_key_can_make_good_asks_for_none(world: World) -> None:

@@ -32,7 +32,7 @@ SETTINGS = Settings()
         f"at most {service_auth.MAX_SKEW_SECONDS} seconds ahead",
         f"1 to {service_auth.MAX_JTI_LENGTH} printable",
         f"#{service_auth.SERVICE_FRAGMENT}`",
-        f"for up to {resolver.MAX_AGE // 3_600_000_000} hours",
+        f"more than {callers.KEY_SECONDS // 60} minutes ago",
         f"up to {replays.MAX_REMEMBERED:,} of them, and {replays.MAX_SHARE:,} of one account",
         f"live for more than {replays.LONG_SECONDS} seconds",
         f"it takes {replays.MAX_LONG:,} accounts",
@@ -53,6 +53,9 @@ def test_a_number_is_that_of_the_code(text: str) -> None:
 def test_intervals_that_the_page_has_in_words() -> None:
     assert resolver.FORCE_INTERVAL == 60_000_000
     assert callers.SAVE_SECONDS == 1
+    assert callers.BELIEVED_SECONDS == 3_600  # within the last hour
+    assert resolver.FAILURE_AGE == 60_000_000  # with FORCE_INTERVAL: twice a minute
+    assert SETTINGS.caller_key_seconds == callers.KEY_SECONDS
     assert callers.LAST_USED_STEP == 60_000_000
 
 

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.access.callers import Callers
+from appview.access.errors import CredentialRefused
+from appview.access.subjects import Account as Caller
+from appview.clock import now
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
+from tests.appview.access.minting import METHOD, SERVICE, mint
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.world import World, held, memory, rkey
-from tests.network.synthetic import Write
+from tests.network.synthetic import K256, Write
 
 if TYPE_CHECKING:
-    from tests.network.synthetic import Account
+    from appview.access.subjects import Subject
+    from tests.network.synthetic import Account, SigningKey
 
 GONE = ["deactivated", "takendown", "suspended", "desynchronized", "throttled"]
 
@@ -172,3 +178,25 @@ async def test_one_whose_return_was_not_heard_is_asked_for_after_a_gap(world: Wo
     world.network.pds[0].firehose.reset()
     async with world.running():
         await world.until_shown(space, {"before"})
+
+
+async def test_a_key_that_a_followed_account_has_changed_is_nobodys_with_its_next_event(world: World) -> None:
+    async with world.running():
+        account, space = world.authority()
+        await world.until_declared(space)
+        callers = Callers(SERVICE, world.ingest.resolver, world.control, now)
+
+        async def who(key: SigningKey) -> Subject:
+            token = mint(key, issuer=account.did, now=now() // 1_000_000)
+            return await callers.resolve([f"Bearer {token}"], METHOD)
+
+        stolen = account.key
+        assert await who(stolen) == Caller(Did(account.did))
+        world.network.rotate_key(account, K256(), announce=False)
+        assert await who(stolen) == Caller(Did(account.did))  # nobody has said anything
+        world.network.announce_identity(account)
+        await world.until_caught_up()
+        with pytest.raises(CredentialRefused) as caught:
+            await who(stolen)
+        assert caught.value.fault == "BadJwtSignature"
+        assert await who(account.key) == Caller(Did(account.did))

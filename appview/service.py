@@ -49,6 +49,8 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         control = await Control.open(settings.control_file, executor)
         stack.push_async_callback(control.close)
         new_space = NewSpace.of(settings.reading, settings.space_rules)
+        for line, reason in new_space.advice():
+            log.warning("a rule for new spaces", rule=line, reason=reason)
         access = await Access.open(control, now, new_space=new_space)
         pool = SpacePool(
             settings.spaces_folder, executor, now, analyser=ANALYSIS, max_open=settings.max_open_spaces

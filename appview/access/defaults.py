@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Self
 
+from appview.access.advice import advice
 from appview.access.errors import InvalidRule
 from appview.access.rules import Grant, Permission, Statement, parse_rule
 from appview.access.subjects import AUTHORITY, EVERYONE, Account
@@ -48,6 +49,11 @@ class NewSpace:
         if self.reading == "everyone":
             begins.append(Permission(EVERYONE, space, Subtree("/"), "read"))
         return [*begins, *(_parse(line, space) for line in self.rules)]
+
+    def advice(self) -> list[tuple[str, str]]:
+        """List the lines that do not do what they seem to, each with the reason."""
+        told = [(line, advice(_parse(line, _SAMPLE))) for line in self.rules]
+        return [(line, reason) for line, reason in told if reason is not None]
 
 
 def _parse(line: str, space: SpaceUri) -> Statement:

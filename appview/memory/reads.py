@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from appview.memory import vectors
@@ -45,8 +45,18 @@ def get(connection: Connection, uri: AtUri, scope: Scope) -> Fact | None:
     return found
 
 
-def place(connection: Connection, uri: AtUri) -> tuple[str, dict[str, str]] | None:
-    """Find what access rules see of a memory: its path, and its effective attributes with `owner`."""
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What access rules see of a memory: its path and its effective attributes with `owner`. `own` are those
+    that its record has."""
+
+    path: str
+    attributes: dict[str, str]
+    own: dict[str, str]
+
+
+def place(connection: Connection, uri: AtUri) -> Placed | None:
+    """Find what access rules see of a live memory."""
     row = connection.execute(
         "SELECT f.id, f.author, p.full_path FROM facts AS f JOIN paths AS p ON p.id = f.path_id"  # noqa: S608
         f" WHERE {LIVE} AND f.author = ? AND f.rkey = ? AND f.uri = ?",
@@ -55,7 +65,8 @@ def place(connection: Connection, uri: AtUri) -> tuple[str, dict[str, str]] | No
     if row is None:
         return None
     tags = connection.execute("SELECT key, value FROM effective_tags WHERE fact_id = ?", (row[0],))
-    return row[2], {**dict(tags.fetchall()), OWNER: row[1]}
+    own = connection.execute("SELECT key, value FROM fact_tags WHERE fact_id = ?", (row[0],))
+    return Placed(row[2], {**dict(tags.fetchall()), OWNER: row[1]}, dict(own.fetchall()))
 
 
 def newest(

@@ -94,3 +94,18 @@ def _any_covers(patterns: frozenset[Pattern], path: str, attributes: Mapping[str
 
 EVERYTHING: Final = Scope(allow=frozenset({_ALL}))
 NOTHING: Final = Scope()
+
+
+def holds_subtree(scope: Scope, path: str) -> bool:
+    """Tell whether a scope has everything at and below a path, whatever its attributes."""
+    if not any(isinstance(pattern, Subtree) and pattern.covers(path, {}) for pattern in scope.allow):
+        return False
+    below = Subtree(path)
+    for pattern in scope.deny:
+        match pattern:
+            case Exact(denied) if not below.covers(denied, {}):
+                continue
+            case Subtree(denied) if not (below.covers(denied, {}) or pattern.covers(path, {})):
+                continue
+        return False
+    return True

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from appview.memory.analyser import Analyser
     from appview.memory.apply import Outcome
-    from appview.memory.reads import Position
+    from appview.memory.reads import Placed, Position
     from appview.memory.scope import Scope
     from appview.memory.strength import Recall
     from appview.memory.superseding import Succession
@@ -237,8 +237,8 @@ class SpaceStore:
 
         return await self.database.read(work)
 
-    async def place(self, uri: AtUri) -> tuple[str, dict[str, str]] | None:
-        """Find what access rules see of a memory: its path and its effective attributes."""
+    async def place(self, uri: AtUri) -> Placed | None:
+        """Find what access rules see of a memory."""
         return await self.database.read(lambda connection: reads.place(connection, uri))
 
     async def list(

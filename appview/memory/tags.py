@@ -64,6 +64,32 @@ def inherit(levels: Iterable[Iterable[PathTag]]) -> Inherited:
     return Inherited(values, frozenset(protected)) if values else NOTHING_INHERITED
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a fact has for a key, and the path that gives it: None where the record says it itself."""
+
+    value: str
+    path: str | None = None
+    protected: bool = False
+
+
+def origins(path: str, tags: Iterable[tuple[str, PathTag]], own: Mapping[str, str]) -> dict[str, Origin]:
+    """Tell where each attribute of a fact at `path` comes from, given the tags of all paths and the record's
+    own attributes, as `own_attributes` left them. By the rules of `inherit`, told apart."""
+    given: dict[str, list[PathTag]] = {}
+    for at, tag in tags:
+        given.setdefault(at, []).append(tag)
+    found: dict[str, Origin] = {}
+    for step in ancestors(path):
+        for tag in given.get(step, ()):
+            if tag.key not in found or not found[tag.key].protected:
+                found[tag.key] = Origin(tag.value, step, tag.protected)
+    for key, value in own.items():
+        if key not in found or not found[key].protected:
+            found[key] = Origin(value)
+    return found
+
+
 def own_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
     """Leave out of a record's attributes those that a record cannot set."""
     return {key: value for key, value in attributes.items() if key not in NOT_FROM_RECORDS}

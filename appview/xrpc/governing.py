@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from appview.access.errors import InvalidRule
 from appview.access.rules import parse_object, parse_path
 from appview.access.subjects import Anonymous
-from appview.memory.scope import Exact, Subtree
+from appview.memory.scope import holds_subtree
 from appview.xrpc.errors import AuthenticationRequired, Forbidden, InvalidRequest, UnknownSpace
 from appview.xrpc.spaces import is_declared
 
@@ -38,21 +38,6 @@ async def governed_below(call: Call, path: str) -> SpaceUri:
     if not holds_subtree(scope, path):
         raise Forbidden("you do not govern this path")
     return space
-
-
-def holds_subtree(scope: Scope, path: str) -> bool:
-    """Tell whether a scope has everything at and below a path, whatever its attributes."""
-    if not any(isinstance(pattern, Subtree) and pattern.covers(path, {}) for pattern in scope.allow):
-        return False
-    below = Subtree(path)
-    for pattern in scope.deny:
-        match pattern:
-            case Exact(denied) if not below.covers(denied, {}):
-                continue
-            case Subtree(denied) if not (below.covers(denied, {}) or pattern.covers(path, {})):
-                continue
-        return False
-    return True
 
 
 def path_of(call: Call) -> str:

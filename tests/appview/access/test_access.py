@@ -95,6 +95,12 @@ class TestDefaults:
         assert access.members(SPACE) == [BOB]
         assert access.scope(Anonymous(), OTHER, "read") == NOTHING
 
+    def test_a_rule_for_new_spaces_that_does_nothing_is_told(self) -> None:
+        rules = ("p, anonymous, SPACE, path:/*, write, allow", "p, anonymous, SPACE, path:/*, read, allow")
+        (told,) = NewSpace.of("members", rules).advice()
+        assert told[0] == rules[0]
+        assert "never counts" in told[1]
+
     @pytest.mark.parametrize(
         "line", ["p, role:everyone, *, path:/*, read, allow", "p, SPACE", "g, SPACE, role:x, SPACE", ""]
     )

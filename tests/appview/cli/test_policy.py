@@ -10,7 +10,7 @@ import pytest
 
 from appview.memory.pool import SpacePool
 from appview.memory.scope import EVERYTHING
-from appview.memory.values import Put, RepoUpdate
+from appview.memory.values import Put, RepoUpdate, Visibility
 from appview.search.analysis import ANALYSIS
 from lexicons.configs import Config
 from lexicons.embeddings import Embedding
@@ -29,7 +29,7 @@ SPACE = SpaceUri.public(ALICE)
 SECRET = "p, role:everyone, *, path:/secret/*, read, deny"
 READS = "p, role:everyone, *, path:/*, read, allow"
 DEFAULT = "p, role:member, *, path:/*, delete, allow"
-COMMA = 'p, token:ci, *, "tag:kind=a,b", write, allow'
+COMMA = f'p, {BOB}, *, "tag:kind=a,b", write, allow'
 
 
 async def remember(data: Path, *tags: str) -> str:
@@ -47,6 +47,15 @@ async def remember(data: Path, *tags: str) -> str:
     return fact.uri
 
 
+async def hide(data: Path) -> None:
+    """Do what follows from Bob's account not being active."""
+    with ThreadPoolExecutor(1) as executor:
+        pool = SpacePool(data / "spaces", executor, lambda: 1, analyser=ANALYSIS)
+        async with pool.use(SPACE) as store:
+            await store.apply([Visibility(BOB, hidden=True)])
+        await pool.close()
+
+
 @pytest.fixture
 def rules(engram: CommandLine) -> CommandLine:
     """An appview with two rules more than the default."""
@@ -57,7 +66,13 @@ def rules(engram: CommandLine) -> CommandLine:
 class TestChanges:
     def test_added_rules_are_shown_and_counted(self, rules: CommandLine) -> None:
         answer = rules("policy", "add", COMMA, SECRET, "--json")
-        assert answer.json == {"changed": True, "added": [COMMA], "removed": [], "policyVersion": 3}
+        assert answer.json == {
+            "changed": True,
+            "added": [COMMA],
+            "removed": [],
+            "policyVersion": 3,
+            "warnings": [],
+        }
         assert rules("policy", "add", COMMA).out == "nothing changed\n"
 
     @pytest.mark.parametrize(
@@ -134,6 +149,7 @@ class TestFiles:
         answer = rules("policy", "import", "--replace", tmp_path / "rules.csv")
         assert answer.code == 2
         assert says in answer.err
+        assert str(tmp_path / "rules.csv") in answer.err
         assert COMMA not in rules("policy", "export").out
 
     def test_file_that_is_not_there_is_a_usage_error(self, rules: CommandLine, tmp_path: Path) -> None:
@@ -141,16 +157,46 @@ class TestFiles:
 
     def test_expectations_are_checked(self, rules: CommandLine, tmp_path: Path) -> None:
         met = f"anonymous, {SPACE}, /secret/x, read, deny\n{BOB}, {SPACE}, /x, read, allow, kind=z\n"
+        case = f"{BOB}, {SPACE}, /x, write"
         (tmp_path / "met").write_text("# ours\n" + met)
         answer = rules("policy", "test", tmp_path / "met")
         assert (answer.code, answer.out) == (0, "2 of 2 expectations are met\n")
-        (tmp_path / "unmet").write_text(met + f"token:ci, {SPACE}, /x, write, allow\n")
+        (tmp_path / "unmet").write_text(met + f"{case}, allow\n")
         answer = rules("policy", "test", tmp_path / "unmet", "--json")
         assert answer.code == 1
         assert answer.json["expectations"] == 3
-        assert answer.json["failed"] == [
-            {"line": 3, "case": f"token:ci, {SPACE}, /x, write", "expected": "allow", "got": "deny"}
-        ]
+        (failed,) = answer.json["failed"]
+        asked = {"line": 3, "case": case, "expected": "allow", "got": "deny"}
+        assert failed.items() >= asked.items()
+        assert (failed["rules"], failed["attributes"]) == ([], {"owner": BOB})
+        text = rules("policy", "test", tmp_path / "unmet").out
+        head = f"{tmp_path / 'unmet'}:3: expected allow, got deny: {case}"
+        assert text.startswith(f"{head}\n  at /x, owner={BOB}\n")
+
+    def test_expectations_are_answered_with_the_tags_that_paths_give(
+        self, rules: CommandLine, tmp_path: Path
+    ) -> None:
+        asyncio.run(remember(rules.data, "/a/b"))
+        rules("policy", "add", "p, role:everyone, *, tag:kind=path, read, deny")
+        cases = {
+            f"anonymous, {SPACE}, /a/b, read": "deny",
+            f"anonymous, {SPACE}, /ab, read": "allow",
+            f"anonymous, {SpaceUri.public(BOB)}, /a/b, read": "allow",
+        }
+        met = [*(f"{case}, {expected}" for case, expected in cases.items())]
+        met.append(f"anonymous, {SPACE}, /a, read, deny, kind=own")  # the path protects the key
+        (tmp_path / "file").write_text("\n".join(met))
+        answer = rules("policy", "test", tmp_path / "file")
+        assert (answer.code, answer.out) == (0, "4 of 4 expectations are met\n")
+
+    @pytest.mark.parametrize("content", ["", "\n\n", "# nothing but this\n"])
+    def test_a_file_without_an_expectation_meets_none(
+        self, rules: CommandLine, tmp_path: Path, content: str
+    ) -> None:
+        (tmp_path / "file").write_text(content)
+        answer = rules("policy", "test", tmp_path / "file")
+        assert (answer.code, answer.out) == (2, "")
+        assert f"{tmp_path / 'file'} holds no expectation" in answer.err
 
     @pytest.mark.parametrize(
         "line",
@@ -161,40 +207,164 @@ class TestFiles:
             f"anonymous, {SPACE}, /x, read",
             f"role:member, {SPACE}, /x, read, allow",
             f"anonymous, {SPACE}, /x, read, allow, kind",
+            f"anonymous, {SPACE}, /x, read, allow, owner=bob",
+            f'anonymous, "{SPACE}, /x, read, allow',
+            f"nobody, {SPACE}, /x, read, allow",
+            "\x00",
         ],
     )
     def test_expectation_that_cannot_be_read_is_an_error(
         self, rules: CommandLine, tmp_path: Path, line: str
     ) -> None:
-        (tmp_path / "file").write_text(line)
+        (tmp_path / "file").write_text(f"# first\nanonymous, {SPACE}, /x, read, allow\n{line}\n")
         answer = rules("policy", "test", tmp_path / "file")
         assert answer.code == 2
         assert answer.out == ""
+        assert f"{tmp_path / 'file'}:3: " in answer.err
+
+    def test_a_file_that_is_no_text_is_named(self, rules: CommandLine, tmp_path: Path) -> None:
+        for command in ("test", "import"):
+            (tmp_path / "file").write_bytes(b"# text\n\xff\xfe")
+            answer = rules("policy", command, tmp_path / "file")
+            assert answer.code == 2
+            assert str(tmp_path / "file") in answer.err
+
+
+class TestWarnings:
+    @pytest.mark.parametrize(
+        ("rule", "says"),
+        [
+            ("p, role:member, *, path:/a, delete, deny", "no method asks for delete"),
+            ("p, anonymous, *, path:/*, write, allow", "never counts: what is indexed"),
+            ("p, anonymous, *, path:/*, admin, allow", "never counts: only a known caller"),
+            ("p, token:ci, *, path:/*, write, allow", "the holder of a token has none"),
+            ("p, role:everyone, *, path:/*, write, allow", "counts for accounts that another rule names"),
+            (f"p, {BOB}, *, tag:owner={ALICE}, write, allow", "never counts: an account writes"),
+            ("p, role:x, *, tag:k=v, admin, allow", "never counts: who governs has a path and all below"),
+            ("p, role:x, *, path:/a, admin, allow", "never counts: who governs"),
+            ("p, role:x, *, tag:k=v, admin, deny", "keeps from governing anything"),
+            ("p, role:everyone, *, path:/*, admin, allow", "lets every account"),
+        ],
+    )
+    def test_a_rule_that_does_not_do_what_it_says_is_added_with_a_warning(
+        self, rules: CommandLine, tmp_path: Path, rule: str, says: str
+    ) -> None:
+        answer = rules("policy", "add", SECRET, rule)
+        assert (answer.code, answer.out) == (0, f"+ {rule}\n")
+        assert answer.err.startswith(f"warning: {rule}: ")
+        assert says in answer.err
+        rules("policy", "remove", rule)
+        (tmp_path / "rules").write_text(rule)
+        (warning,) = rules("policy", "import", tmp_path / "rules", "--json").json["warnings"]
+        assert warning["rule"] == rule
+        assert says in warning["reason"]
+        assert rules("policy", "import", tmp_path / "rules").err == ""  # it is there already
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            "p, anonymous, *, path:/a, read, deny",
+            "p, token:ci, *, path:/a/*, admin, allow",
+            "p, role:everyone, *, path:/a/*, write, deny",
+            "p, role:everyone, *, path:/a/*, admin, deny",
+            "p, role:x, *, path:/a, admin, deny",
+            f"p, {BOB}, *, tag:owner={BOB}, write, allow",
+            f"p, role:x, *, tag:owner={BOB}, write, allow",
+            "g, anonymous, role:x, *",
+        ],
+    )
+    def test_a_rule_that_does_what_it_says_is_added_without(self, rules: CommandLine, rule: str) -> None:
+        assert rules("policy", "add", rule).err == ""
 
 
 class TestExplain:
     def test_shows_the_deciding_rules(self, rules: CommandLine) -> None:
         assert rules("policy", "explain", "anonymous", ALICE, "/x", "read").out == f"allowed by\n  {READS}\n"
         answer = rules("policy", "explain", BOB, SPACE, "/secret/x", "read", "--json")
-        assert answer.json == {"allowed": False, "rules": [SECRET], "path": "/secret/x", "attributes": {}}
+        assert answer.json == {
+            "allowed": False,
+            "rules": [SECRET],
+            "path": "/secret/x",
+            "attributes": {},
+            "inherited": {},
+            "notes": [],
+        }
         assert "no rule allows it" in rules("policy", "explain", BOB, SPACE, "/x", "write").out
 
     def test_takes_attributes(self, rules: CommandLine) -> None:
         rules("policy", "add", COMMA)
-        asked = ("policy", "explain", "token:ci", ALICE, "/x", "write", "--json")
+        asked = ("policy", "explain", BOB, ALICE, "/x", "write", "--json")
         assert rules(*asked).json["allowed"] is False
         answer = rules(*asked, "--tag", "kind=a,b").json
         assert (answer["allowed"], answer["rules"]) == (True, [COMMA])
 
+    def test_a_path_has_the_tags_that_the_service_would_look_at(self, rules: CommandLine) -> None:
+        asyncio.run(remember(rules.data, "/a/b"))
+        deny = "p, role:everyone, *, tag:kind=path, read, deny"
+        rules("policy", "add", deny)
+        for path in ("/a", "/a/b", "/a/new"):
+            asked = ("policy", "explain", "anonymous", SPACE, path, "read")
+            assert rules(*asked).out == f"at {path}, kind=path (from /a, protected)\ndenied by\n  {deny}\n"
+            answer = rules(*asked, "--tag", "kind=own", "--json").json
+            assert (answer["allowed"], answer["rules"]) == (False, [deny])
+            assert answer["inherited"] == {"kind": {"path": "/a", "protected": True}}
+            assert answer["notes"] == ["kind=own is not looked at: /a protects kind"]
+        assert rules("policy", "explain", "anonymous", SPACE, "/ab", "read").out.startswith("allowed by")
+
+    def test_what_a_record_cannot_say_is_not_looked_at(self, rules: CommandLine) -> None:
+        rules("policy", "add", "p, role:everyone, *, tag:trust=high, read, deny")
+        answer = rules("policy", "explain", "anonymous", SPACE, "/x", "read", "--tag", "trust=high", "--json")
+        assert (answer.json["allowed"], answer.json["attributes"]) == (True, {})
+        assert answer.json["notes"] == ["trust=high is not looked at: a record cannot set it"]
+
+    def test_who_writes_is_the_owner(self, rules: CommandLine) -> None:
+        allow = f"p, role:everyone, *, tag:owner={BOB}, write, allow"
+        rules("policy", "add", allow)
+        asked = ("policy", "explain", BOB, SPACE, "/x", "write", "--json")
+        assert rules(*asked).json["rules"] == [allow]
+        assert rules(*asked, "--tag", f"owner={BOB}").json["allowed"] is True
+        rules("policy", "add", f"p, role:everyone, *, tag:owner={ALICE}, write, allow")
+        assert rules(*asked, "--tag", f"owner={ALICE}").json["allowed"] is False
+        assert "owner=DID" in rules("policy", "explain", "anonymous", SPACE, "/x", "write").out
+
+    def test_what_no_rule_can_give_is_denied_and_why_is_told(self, rules: CommandLine) -> None:
+        rules("policy", "add", "p, role:everyone, *, path:/*, write, allow")
+        rules("policy", "add", "p, role:everyone, *, path:/*, admin, allow")
+        rules("policy", "add", "p, role:everyone, *, path:/a/b, admin, deny")
+        for who, action, path, allowed in (
+            ("anonymous", "write", "/x", False),
+            ("anonymous", "admin", "/x", False),
+            ("token:ci", "write", "/x", False),
+            ("token:ci", "admin", "/x", True),
+            ("token:ci", "admin", "/a", False),  # for who governs /a has /a/b too
+            (BOB, "write", "/x", True),
+        ):
+            answer = rules("policy", "explain", who, SPACE, path, action, "--json").json
+            assert answer["allowed"] is allowed, (who, action, path)
+            assert bool(answer["notes"]) is not allowed
+            assert bool(answer["rules"]) is allowed
+
+    def test_that_nothing_asks_for_delete_is_told(self, rules: CommandLine) -> None:
+        rules("member", "add", SPACE, BOB)
+        answer = rules("policy", "explain", BOB, SPACE, "/x", "delete")
+        assert answer.out.startswith(f"at /x, owner={BOB}\nallowed by\n")
+        assert "note: no method asks for delete" in answer.out
+
     def test_takes_the_uri_of_a_memory(self, rules: CommandLine, tmp_path: Path) -> None:
-        uri = asyncio.run(remember(rules.data, "/a/b", "kind=own"))
+        uri = asyncio.run(remember(rules.data, "/a/b", "kind=own", "level=own"))
         rules("policy", "add", "p, anonymous, *, tag:kind=path, read, deny")
         asked = ("policy", "explain", "anonymous", SPACE, uri, "read")
         assert rules(*asked).out == (
-            f"at /a/b, kind=path, owner={BOB}\ndenied by\n  p, anonymous, *, tag:kind=path, read, deny\n"
+            f"at /a/b, kind=path (from /a, protected), level=own, owner={BOB}\n"
+            "denied by\n  p, anonymous, *, tag:kind=path, read, deny\n"
         )
-        assert rules(*asked, "--json").json["attributes"] == {"kind": "path", "owner": BOB}
+        answer = rules(*asked, "--json").json
+        assert answer["attributes"] == {"kind": "path", "level": "own", "owner": BOB}
         assert rules(*asked, "--tag", "kind=x").code == 2
+        assert rules("policy", "explain", BOB, SPACE, uri, "read", "--json").json["allowed"] is True
+        asyncio.run(hide(rules.data))
+        hidden = rules("policy", "explain", BOB, SPACE, uri, "read").out
+        assert "denied\nnote: denied whatever the rules say: nothing of its author is shown" in hidden
 
     @pytest.mark.parametrize("uri", ["at://did:web:bob.example/garden.engram.memory/3m6f72q6k2322", "at://x"])
     def test_a_memory_that_is_not_there_is_not_found(self, rules: CommandLine, uri: str) -> None:

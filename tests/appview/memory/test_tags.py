@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from appview.memory import meta, path_tags
 from appview.memory.apply import apply_updates
 from appview.memory.errors import InvalidPathTag
-from appview.memory.tags import PathTag, inherit, own_attributes
+from appview.memory.tags import PathTag, ancestors, inherit, origins, own_attributes
 from tests.appview.memory.support import ALICE, File, commit, delete, memory, put, space_file
 
 # The rules once more, in SQL: walk up from each live fact's path and keep, of each key, the value of the
@@ -192,6 +192,30 @@ def test_an_attribute_at_the_limit_is_taken(path: str, key: str, value: str) -> 
     with space_file() as file:
         path_tags.set_tag(file.writer(), path, key, value, protected=False)
         assert file.check() == []
+
+
+TAGS = st.dictionaries(
+    st.tuples(st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/ab"]), st.sampled_from("kj")),
+    st.tuples(st.sampled_from("12"), st.booleans()),
+)
+
+
+OWN = st.dictionaries(st.sampled_from("kjx"), st.just("own"))
+
+
+@given(TAGS, OWN, st.sampled_from(["/", "/a", "/a/b/c", "/x"]))
+def test_what_is_told_of_where_attributes_come_from_is_what_counts(
+    given_tags: dict[tuple[str, str], tuple[str, bool]], own: dict[str, str], path: str
+) -> None:
+    tags = [(at, PathTag(key, value, hard)) for (at, key), (value, hard) in given_tags.items()]
+    levels = [[tag for at, tag in tags if at == step] for step in ancestors(path)]
+    found = origins(path, tags, own)
+    assert {key: origin.value for key, origin in found.items()} == inherit(levels).effective(own)
+    for key, origin in found.items():
+        if origin.path is None:
+            assert own[key] == origin.value
+        else:
+            assert given_tags[origin.path, key] == (origin.value, origin.protected)
 
 
 PATHS = st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/a/d", "/ab"])

@@ -16,9 +16,8 @@ from appview.access.subjects import AUTHORITY as AUTHORITY_ROLE
 from appview.access.subjects import EVERYONE, OPERATOR, Token
 from appview.access.tokens import make_token
 from appview.control_rules import Rule
-from appview.memory.scope import Attribute, Exact, Scope, Subtree
+from appview.memory.scope import Attribute, Exact, Scope, Subtree, holds_subtree
 from appview.xrpc.bodies import MAX_BODY_BYTES
-from appview.xrpc.governing import holds_subtree
 from appview.xrpc.handlers import put_member
 from appview.xrpc.routing import to_the_end
 from lexicons import ids

@@ -53,6 +53,7 @@ class Access:
         self._shared: dict[Scope, Scope] = {}
         self._patterns = 0  # of the shared scopes
         self._writers: dict[SpaceUri, frozenset[Did]] = {}
+        self._members: dict[SpaceUri, list[Did]] = {}
         self._changing = asyncio.Lock()
 
     @classmethod
@@ -129,8 +130,15 @@ class Access:
         return writers
 
     def members(self, space: SpaceUri) -> list[Did]:
-        """List the members of a space, by DID."""
-        return self._policy.holders(MEMBER, space)
+        """List the members of a space by DID: the accounts that rules name and that are members by any."""
+        members = self._members.get(space)
+        if members is None:
+            members = self._members[space] = sorted(self._policy.holders(MEMBER, space))
+        return members
+
+    def inherited_members(self, space: SpaceUri) -> frozenset[Did]:
+        """Find the members that stay when their membership in this very space is taken away."""
+        return self._policy.inheritors(MEMBER, space)
 
     async def refresh(self) -> bool:
         """Take over what another process has changed; True when there was something.
@@ -244,6 +252,7 @@ class Access:
         self._enforcer = None
         self._forget()
         self._writers.clear()
+        self._members.clear()
 
     def _forget(self) -> None:
         self._scopes.clear()

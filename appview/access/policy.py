@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from appview.access.errors import InvalidPolicy
@@ -30,6 +31,15 @@ Grantee = Subject | Role
 _PermissionKey = tuple[Grantee, "SpaceUri | None", Action]
 _NOBODY: Final[Counter[Account]] = Counter()
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A grant to an account."""
+
+    grantee: Account
+    role: Role
+    space: SpaceUri | None
 
 
 class Policy:
@@ -134,13 +144,36 @@ class Policy:
             account.did for account in named if not self.scope(account, space, "write").is_nothing
         )
 
-    def holders(self, role: Role, space: SpaceUri) -> list[Did]:
-        """List the accounts that were given a role in this very space, by DID."""
-        return sorted(
+    def holders(self, role: Role, space: SpaceUri) -> frozenset[Did]:
+        """Find the accounts named by rules that have a role in a space, however they came by it."""
+        return frozenset(grant.grantee.did for grant in self._given(role, space))
+
+    def inheritors(self, role: Role, space: SpaceUri) -> frozenset[Did]:
+        """Find those holders of a role who keep it when it is taken from them in this very space."""
+        return frozenset(
             grant.grantee.did
-            for grant in self._grants.get(space, ())
-            if grant.role == role and isinstance(grant.grantee, Account)
+            for grant in self._given(role, space)
+            if grant.role != role or grant.space != space
         )
+
+    def _given(self, role: Role, space: SpaceUri) -> Iterator[_Given]:
+        """List what makes accounts hold a role in a space: grants of it, and of roles that hold it."""
+        leading = {role}
+        waiting = [role]
+        by_role: dict[Role, list[Grant]] = defaultdict(list)
+        for where in (space, None):
+            for grant in self._grants.get(where, ()):
+                by_role[grant.role].append(grant)
+        while waiting:
+            for grant in by_role.get(waiting.pop(), ()):
+                if isinstance(grant.grantee, Role) and grant.grantee not in leading:
+                    leading.add(grant.grantee)
+                    waiting.append(grant.grantee)
+                elif isinstance(grant.grantee, Account):
+                    yield _Given(grant.grantee, grant.role, grant.space)
+        if EVERYONE in leading:
+            named = self._named.get(space, _NOBODY).keys() | self._named.get(None, _NOBODY).keys()
+            yield from (_Given(account, EVERYONE, None) for account in named)
 
     def _relevant(self, subject: Subject, space: SpaceUri, action: Action) -> Iterator[Permission]:
         for grantee in (subject, *self.roles(subject, space)):

@@ -57,13 +57,19 @@ def add_member(settings: Settings, space: SpaceUri, did: Did, as_json: bool) -> 
 def remove_member(settings: Settings, space: SpaceUri, did: Did, as_json: bool) -> None:
     """Take the right to write to SPACE from the account DID. What it wrote leaves the space's index."""
 
-    async def work() -> bool:
+    async def work() -> tuple[bool, bool]:
         async with opened(settings) as (_, access):
-            return await access.remove_member(space, did, ACTOR)
+            changed = await access.remove_member(space, did, ACTOR)
+            return changed, did in access.inherited_members(space)
 
-    changed = run_async(work())
-    line = f"{did} is no member of {space} any more" if changed else f"{did} is no member; nothing changed"
-    show({"space": space, "did": did, "changed": changed}, [line], as_json=as_json)
+    changed, stays = run_async(work())
+    if stays:
+        line = f"{did} is still a member of {space}, by rules for all spaces or by another role"
+    elif changed:
+        line = f"{did} is no member of {space} any more"
+    else:
+        line = f"{did} is no member; nothing changed"
+    show({"space": space, "did": did, "changed": changed, "member": stays}, [line], as_json=as_json)
 
 
 @member.command("list")

@@ -12,7 +12,7 @@ from appview.access.enforcer import Enforcer
 from appview.access.errors import InvalidPolicy
 from appview.access.policy import Policy
 from appview.access.rules import Permission
-from appview.access.subjects import Account, Action, Anonymous, Role, Subject, Token
+from appview.access.subjects import MEMBER, Account, Action, Anonymous, Role, Subject, Token
 from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Pattern, Scope, Subtree
 from lexicons.spaces import SpaceUri
@@ -161,6 +161,27 @@ def test_writers_are_those_who_may_write_and_are_named(rules: list[Rule], space:
         did for did in DIDS if str(did) in named and not policy.scope(Account(did), space, "write").is_nothing
     }
     assert policy.writers(space) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(given_roles=st.lists(grants, max_size=8, unique=True), space=st.sampled_from(SPACES))
+def test_members_are_those_whom_casbin_gives_what_members_have(
+    given_roles: list[Rule], space: SpaceUri
+) -> None:
+    probe = Rule("p", ("role:member", "*", "path:/", "read", "allow"))
+    try:
+        policy = Policy([*given_roles, probe])
+    except InvalidPolicy:
+        assume(False)
+    enforcer = Enforcer(policy)
+    named = {rule.fields[0] for rule in given_roles if rule.fields[2] in ("*", str(space))}
+    members = {did for did in DIDS if enforcer.enforce(Account(did), space, "read", "/", {})}
+    assert policy.holders(MEMBER, space) == {did for did in members if str(did) in named}
+    for did in policy.holders(MEMBER, space):
+        direct = Rule("g", (str(did), "role:member", str(space)))
+        without = Enforcer(Policy([*(rule for rule in given_roles if rule != direct), probe]))
+        stays = without.enforce(Account(did), space, "read", "/", {})
+        assert (did in policy.inheritors(MEMBER, space)) is stays
 
 
 @settings(max_examples=150, deadline=None)

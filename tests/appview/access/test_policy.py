@@ -13,7 +13,7 @@ from appview.memory.scope import EVERYTHING, NOTHING, Attribute, Exact, Scope, S
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 
-ALICE, BOB, CAROL = (Account(Did("did:plc:" + letter * 24)) for letter in "abc")
+ALICE, BOB, CAROL, DAVE, EVE, FRANK = (Account(Did("did:plc:" + letter * 24)) for letter in "abcdef")
 GARDEN = SpaceUri.public(ALICE.did)
 KITCHEN = SpaceUri.public(BOB.did)
 
@@ -143,10 +143,23 @@ class TestWriters:
             g(BOB, "role:member", GARDEN),
             g(ALICE, "role:member", GARDEN),
             g("role:x", "role:member", GARDEN),
-            g(CAROL, "role:member"),
-            g(CAROL, "role:authority", GARDEN),
+            g(CAROL, "role:y"),
+            g("role:y", "role:x", GARDEN),
+            g(DAVE, "role:member"),
+            g(ALICE, "role:member"),
+            g(EVE, "role:authority", GARDEN),
+            p(FRANK, GARDEN, "path:/*"),
         )
-        assert rules.holders(MEMBER, GARDEN) == [ALICE.did, BOB.did]
+        assert rules.holders(MEMBER, GARDEN) == {ALICE.did, BOB.did, CAROL.did, DAVE.did}
+        assert rules.holders(MEMBER, KITCHEN) == {ALICE.did, DAVE.did}
+        assert rules.inheritors(MEMBER, GARDEN) == {ALICE.did, CAROL.did, DAVE.did}
+
+    def test_where_everyone_holds_a_role_those_are_found_whom_rules_name(self) -> None:
+        rules = policy(
+            g("role:everyone", "role:member", GARDEN), p(ALICE, "*", "path:/*"), p(BOB, KITCHEN, "path:/*")
+        )
+        assert rules.holders(MEMBER, GARDEN) == {ALICE.did}
+        assert rules.holders(MEMBER, KITCHEN) == set()
 
 
 def chain(links: int, where: object = "*") -> list[Rule]:

@@ -52,6 +52,15 @@ class TestMember:
         assert again.code == 0
         assert "nothing changed" in again.out
 
+    def test_who_stays_a_member_by_another_rule_is_told(self, engram: CommandLine) -> None:
+        engram("policy", "add", f"g, {BOB}, role:member, *")
+        engram("member", "add", ALICE, BOB)
+        answer = engram("member", "remove", ALICE, BOB, "--json")
+        assert answer.json == {"space": SPACE, "did": BOB, "changed": True, "member": True}
+        assert "still a member" in engram("member", "remove", ALICE, BOB).out
+        (member,) = engram("member", "list", ALICE, "--json").json["members"]
+        assert member["did"] == BOB
+
     def test_list_shows_who_and_whether_it_is_indexed(self, engram: CommandLine) -> None:
         engram("member", "add", ALICE, BOB)
         assert engram("member", "list", ALICE, "--json").json["members"] == [{"did": BOB, "state": None}]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from appview.access.rules import Grant, Permission
 from appview.access.subjects import AUTHORITY as AUTHORITY_ROLE
-from appview.access.subjects import EVERYONE, OPERATOR, Token
+from appview.access.subjects import EVERYONE, MEMBER, OPERATOR, Account, Role, Token
 from appview.access.tokens import make_token
 from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Scope, Subtree, holds_subtree
@@ -125,6 +125,24 @@ async def test_members_come_and_go_and_are_listed(operator: Caller, garden: Gard
     newest, *_ = await garden.control.audit(10)
     assert (newest.actor, newest.action) == ("token:ci", "member remove")
     assert newest.before == (Rule("g", (BOB, "role:member", SPACE)),)
+
+
+async def test_members_by_other_rules_are_listed_and_marked(operator: Caller, garden: Garden) -> None:
+    await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)
+    carol, staff = Did("did:web:carol.example"), Role("staff")
+    grants = [
+        Grant(Account(ALICE), MEMBER, None),
+        Grant(Account(carol), staff, SPACE),
+        Grant(staff, MEMBER, None),
+    ]
+    await garden.access.change(grants, actor="operator", action="test")
+    expected = [{"did": ALICE, "inherited": True}, {"did": BOB}, {"did": carol, "inherited": True}]
+    listed = (await operator.call(ids.LIST_MEMBERS, space=SPACE)).body["members"]
+    assert listed == sorted(expected, key=lambda view: str(view["did"]))
+    assert (await operator.call(ids.REMOVE_MEMBER, space=SPACE, did=ALICE)).body == {"changed": False}
+    await operator.call(ids.REMOVE_MEMBER, space=SPACE, did=BOB)
+    listed = (await operator.call(ids.LIST_MEMBERS, space=SPACE)).body["members"]
+    assert [view["did"] for view in listed] == sorted([ALICE, carol])
 
 
 async def test_a_space_has_so_many_members_and_no_more(

@@ -233,6 +233,14 @@ class Control:
         rows = await self._all("SELECT space, did, mark FROM memberships WHERE state = 'synced'")
         return {(SpaceUri(row["space"]), Did(row["did"])): row["mark"] for row in rows}
 
+    async def authors(self, space: SpaceUri) -> list[str]:
+        """List the DIDs of whom a space may hold something: many, so as they are stored."""
+        return await self._database.read(
+            lambda connection: [
+                did for (did,) in connection.execute("SELECT did FROM memberships WHERE space = ?", (space,))
+            ]
+        )
+
     async def put_membership(
         self, space: SpaceUri, did: Did, state: MembershipState, mark: str | None = None
     ) -> None:

@@ -12,6 +12,7 @@ from appview.access.enforcer import Enforcer
 from appview.access.policy import Policy
 from appview.access.rules import RULE_KINDS, Grant, Permission, Statement, to_rules
 from appview.access.subjects import MEMBER, Account, Action, Subject
+from appview.access.withheld import Rules, Withheld
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Access:
         self._writers: dict[SpaceUri, frozenset[Did]] = {}
         self._members: dict[SpaceUri, list[Did]] = {}
         self._changing = asyncio.Lock()
+        self.withheld = Withheld(control, self.rules)
 
     @classmethod
     async def open(cls, control: Control, clock: Clock, *, new_space: NewSpace = DEFAULTS) -> Self:
@@ -67,6 +69,11 @@ class Access:
     def version(self) -> int:
         """The version of the rules in force."""
         return self._version
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force, as a value."""
+        return Rules(self._version, self._policy)
 
     @property
     def statements(self) -> list[Statement]:
@@ -250,6 +257,7 @@ class Access:
         self._version = version
         self._policy = policy
         self._enforcer = None
+        self.withheld.change(self.rules)
         self._forget()
         self._writers.clear()
         self._members.clear()

@@ -1,6 +1,6 @@
 """All rules of one version, ready to be asked: a pure function from rules to what a subject may do.
 
-Invariants: what a `Policy` answers is what Casbin's enforcer answers for the same rules; nothing here changes
+Invariants: what a `Policy` answers is what Casbin's enforcer answers for the same rules; no answer changes
 after construction; no cycle of roles, and no chain of them that Casbin would not follow to its end.
 """
 
@@ -17,7 +17,7 @@ from appview.access.subjects import EVERYONE, Account, Action, Role, Subject
 from appview.memory.scope import NOTHING, Attribute, Pattern, Scope, Subtree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from appview.control_rules import Rule
     from lexicons.spaces import SpaceUri
@@ -51,6 +51,7 @@ class Policy:
         self._roles: dict[tuple[Grantee, SpaceUri | None], tuple[Role, ...]] = {}
         self._grants: dict[SpaceUri | None, dict[Grant, None]] = {}
         self._named: dict[SpaceUri | None, Counter[Account]] = {}
+        self._authors: dict[SpaceUri, Mapping[Did, Scope]] = {}  # found out when asked for
         self._update((), rules)
 
     def changed(self, removed: Iterable[Rule], added: Iterable[Rule]) -> Policy:
@@ -61,11 +62,28 @@ class Policy:
         policy._roles = dict(self._roles)
         policy._grants = dict(self._grants)
         policy._named = dict(self._named)
-        policy._update(removed, added)
+        policy._authors = {}
+        changes = policy._update(removed, added)
+        for space, authors in self._authors.items():
+            policy._carry_over(space, authors, [each for each in changes if each.space in (space, None)])
         return policy
 
-    def _update(self, removed: Iterable[Rule], added: Iterable[Rule]) -> None:
-        """Take rules away and add others. Whatever an older policy shares is replaced, never changed."""
+    def _carry_over(self, space: SpaceUri, authors: Mapping[Did, Scope], changes: list[Statement]) -> None:
+        """Keep what an older policy has found out of a space's authors, but for those who are touched."""
+        if any(isinstance(each.grantee, Role) and _is_about_writing(each) for each in changes):
+            return
+        touched = {each.grantee for each in changes if isinstance(each.grantee, Account)}
+        kept = dict(authors)
+        for account in touched:
+            kept.pop(account.did, None)
+            scope = self.scope(account, space, "write")
+            if not scope.is_nothing and account in self._accounts(space):
+                kept[account.did] = scope
+        self._authors[space] = kept
+
+    def _update(self, removed: Iterable[Rule], added: Iterable[Rule]) -> list[Statement]:
+        """Take rules away and add others; return them. Whatever an older policy shares is replaced, never
+        changed."""
         gone = [self.statements.pop(rule) for rule in removed if rule in self.statements]
         new = [rule for rule in dict.fromkeys(added) if rule not in self.statements]
         read = {rule: parse_rule(rule) for rule in new}
@@ -101,6 +119,7 @@ class Policy:
         self._named |= {space: +count for space, count in named.items()}
         if any(isinstance(new, Grant) and isinstance(new.grantee, Role) for new in read.values()):
             _check_roles(self._grants)
+        return [*gone, *read.values()]
 
     def roles(self, subject: Subject, space: SpaceUri) -> frozenset[Role]:
         """Find all roles that a subject has in a space, given and inherited."""
@@ -134,15 +153,32 @@ class Policy:
         ]
         return [permission for permission in matching if not permission.allow] or matching
 
-    def writers(self, space: SpaceUri) -> frozenset[Did]:
-        """Find the accounts that rules name, alone or in a role, and that may write something in the space.
+    def authors(self, space: SpaceUri) -> Mapping[Did, Scope]:
+        """Tell what accounts may write in the space: those that rules name, alone or in a role, and that may
+        write something.
 
         Where everyone may write, that is still only those that are named.
         """
-        named = self._named.get(space, _NOBODY).keys() | self._named.get(None, _NOBODY).keys()
-        return frozenset(
-            account.did for account in named if not self.scope(account, space, "write").is_nothing
-        )
+        found = self._authors.get(space)
+        if found is None:
+            found = {}
+            by_roles: dict[tuple[tuple[Role, ...], ...], Scope] = {}  # most have no rules of their own
+            for account in self._accounts(space):
+                if any(self._permissions.get((account, where, "write")) for where in (space, None)):
+                    scope = self.scope(account, space, "write")
+                else:
+                    roles = tuple(self._roles.get((account, where), ()) for where in (space, None))
+                    if roles not in by_roles:
+                        by_roles[roles] = self.scope(account, space, "write")
+                    scope = by_roles[roles]
+                if not scope.is_nothing:
+                    found[account.did] = scope
+            self._authors[space] = found
+        return found
+
+    def writers(self, space: SpaceUri) -> frozenset[Did]:
+        """Find the accounts of `authors`."""
+        return frozenset(self.authors(space))
 
     def holders(self, role: Role, space: SpaceUri) -> frozenset[Did]:
         """Find the accounts named by rules that have a role in a space, however they came by it."""
@@ -172,13 +208,20 @@ class Policy:
                 elif isinstance(grant.grantee, Account):
                     yield _Given(grant.grantee, grant.role, grant.space)
         if EVERYONE in leading:
-            named = self._named.get(space, _NOBODY).keys() | self._named.get(None, _NOBODY).keys()
-            yield from (_Given(account, EVERYONE, None) for account in named)
+            yield from (_Given(account, EVERYONE, None) for account in self._accounts(space))
+
+    def _accounts(self, space: SpaceUri) -> Set[Account]:
+        """Name the accounts that rules of the space name."""
+        return self._named.get(space, _NOBODY).keys() | self._named.get(None, _NOBODY).keys()
 
     def _relevant(self, subject: Subject, space: SpaceUri, action: Action) -> Iterator[Permission]:
         for grantee in (subject, *self.roles(subject, space)):
             for where in (space, None):
                 yield from self._permissions.get((grantee, where, action), ())
+
+
+def _is_about_writing(statement: Statement) -> bool:
+    return isinstance(statement, Grant) or statement.action == "write"
 
 
 def _put(found: dict[T, None], item: T, coming: bool) -> None:

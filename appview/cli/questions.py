@@ -16,6 +16,7 @@ from lexicons.errors import InvalidSyntax
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from appview.access.access import Access
     from appview.access.explaining import Place, Verdict
     from appview.access.subjects import Action, Subject
     from appview.memory.pool import SpacePool
@@ -45,6 +46,7 @@ class Spaces:
     """What rules see of memories, read from the spaces' files."""
 
     pool: SpacePool
+    access: Access
     _tags: dict[SpaceUri, Sequence[tuple[str, PathTag]]] = field(default_factory=dict)
 
     async def path_tags(self, space: SpaceUri) -> Sequence[tuple[str, PathTag]]:
@@ -67,7 +69,8 @@ class Spaces:
         if self.pool.exists(space):
             async with self.pool.use(space) as store:
                 found = await store.place(AtUri(uri))
-                hidden = AtUri(uri).authority in store.hidden
+                shown_nothing = store.hidden | await self.access.withheld.authors(space)
+                hidden = AtUri(uri).authority in shown_nothing
             if found is not None:
                 given = origins(found.path, await self.path_tags(space), found.own)
                 return Place(found.path, found.attributes, given, hidden=hidden)
@@ -115,7 +118,7 @@ def explain(
     path = memory if by_uri else _path(memory)
 
     async def work() -> Verdict:
-        async with opened(settings) as (_, access), _spaces(settings) as spaces:
+        async with opened(settings) as (_, access), _spaces(settings, access) as spaces:
             if by_uri:
                 place = await spaces.memory(space, memory)
             else:
@@ -152,7 +155,7 @@ def try_rules(settings: Settings, file: TextIO, as_json: bool) -> int:
     expectations = _expectations(file)
 
     async def work() -> list[Verdict]:
-        async with opened(settings) as (_, access), _spaces(settings) as spaces:
+        async with opened(settings) as (_, access), _spaces(settings, access) as spaces:
             return [
                 judge(
                     access,
@@ -193,7 +196,7 @@ def try_rules(settings: Settings, file: TextIO, as_json: bool) -> int:
 
 
 @asynccontextmanager
-async def _spaces(settings: Settings) -> AsyncIterator[Spaces]:
+async def _spaces(settings: Settings, access: Access) -> AsyncIterator[Spaces]:
     from concurrent.futures import ThreadPoolExecutor
 
     from appview.clock import now
@@ -203,7 +206,7 @@ async def _spaces(settings: Settings) -> AsyncIterator[Spaces]:
     with ThreadPoolExecutor(1) as executor:
         pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
         try:
-            yield Spaces(pool)
+            yield Spaces(pool, access)
         finally:
             await pool.close()
 

@@ -12,6 +12,7 @@ they write (see `strangers`).
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +22,8 @@ from appview.access.subjects import Account
 from appview.control import RepoRow
 from appview.errors import AppviewError, StoreError
 from appview.ingest.roster import Roster, build, mark
-from appview.ingest.route import reads_attributes
 from appview.ingest.strangers import Strangers
+from appview.memory.scope import reads_attributes
 from appview.memory.values import Visibility
 from appview.sqlite import is_damage
 
@@ -74,13 +75,18 @@ class Reconciler:
         self._clock = clock
         self._named: frozenset[Did] = frozenset()  # whom rules name, and the authorities
         self.strangers = Strangers(self._writable, clock)
+        self._wanted = asyncio.Event()  # readers wait
+        access.withheld.wake = self._wanted.set
 
     async def run(self) -> None:
         """Look for changes, until cancelled."""
         seen: tuple[int, int] | None = None  # what changed since the first look has to be looked for
         loop, patience = asyncio.get_running_loop(), 0.0
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wanted.wait()
+            self._wanted.clear()
             try:
                 version = await self._version()
                 strangers = self.strangers.noticed and loop.time() >= patience
@@ -108,7 +114,7 @@ class Reconciler:
         filled = await self._control.memberships()
         filled_by = await self._control.marks()
         known = [space.uri for space in spaces]
-        before = pipeline.roster
+        before, in_force = pipeline.roster, self._access.rules
         self._named = build(known, rules, self._access.writers, self._writable).followed
         unexplained = rows.keys() - pipeline.rows.keys()
         strangers = self.strangers.writers(known, filled, self._named, unexplained)
@@ -138,6 +144,7 @@ class Reconciler:
         for space, did in filled.keys() - wanted:
             if space in known:
                 await self._empty(space, did)
+        self._access.withheld.follow(in_force)
 
     async def _marks(self, roster: Roster) -> dict[tuple[SpaceUri, Did], str]:
         """Mark, for each pair, what decides which records count; most authors may write the same."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from appview.memory.scope import Attribute
-from appview.memory.tags import OWNER
+from appview.memory.scope import reads_attributes
 from appview.memory.values import Delete, Put, Refuse, RepoUpdate
 from lexicons import data
 from lexicons.catalog import garden
@@ -126,13 +125,6 @@ def targets(author: Did, topics: Topics | None, scopes: Mapping[SpaceUri, Scope]
         for space in candidates
         if (scope := scopes.get(space)) is not None
         and (scope.is_everything or scope.covers(topics.path, attributes) or reads_attributes(scope))
-    )
-
-
-def reads_attributes(scope: Scope) -> bool:
-    """Tell whether more than a record's path and author decides whether it is inside."""
-    return any(
-        isinstance(pattern, Attribute) and pattern.key != OWNER for pattern in scope.allow | scope.deny
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from appview.memory.tags import OWNER
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -94,6 +96,13 @@ def _any_covers(patterns: frozenset[Pattern], path: str, attributes: Mapping[str
 
 EVERYTHING: Final = Scope(allow=frozenset({_ALL}))
 NOTHING: Final = Scope()
+
+
+def reads_attributes(scope: Scope) -> bool:
+    """Tell whether more than a record's path and author decides whether it is inside."""
+    return any(
+        isinstance(pattern, Attribute) and pattern.key != OWNER for pattern in scope.allow | scope.deny
+    )
 
 
 def holds_subtree(scope: Scope, path: str) -> bool:

@@ -29,7 +29,7 @@ from appview.occasional import Occasional
 from appview.sqlite import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -135,9 +135,10 @@ class SpaceStore:
         """Authors of whom readers see nothing, because their accounts are not active."""
         return self._hidden
 
-    def visible(self, scope: Scope) -> Scope:
-        """Narrow what somebody may read by what nobody is shown. Whoever answers a reader asks here."""
-        hidden = self._hidden
+    def visible(self, scope: Scope, withheld: Collection[Did] = ()) -> Scope:
+        """Narrow what somebody may read by what nobody is shown: what is of `withheld` authors, or of those
+        whose accounts are not active. Whoever answers a reader asks here."""
+        hidden = self._hidden.union(withheld)
         if not hidden:
             return scope
         # The same value for the same scope: one of thousands of patterns is dear to hash and to compare.

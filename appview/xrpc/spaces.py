@@ -52,9 +52,10 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
         raise UnknownSpace
     # Not before: a limit that only what exists can reach would tell that it exists.
     call.desk.count_space(uri)
+    withheld = await call.context.access.withheld.authors(uri)
     try:
         async with call.context.pool.use(uri) as store:
-            yield Readable(row, store, store.visible(scope))
+            yield Readable(row, store, store.visible(scope, withheld))
     except StoreError as error:
         tell_fault(call.context, uri, error)
         raise IndexLoading(

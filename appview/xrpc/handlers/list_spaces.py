@@ -30,9 +30,10 @@ async def handle(call: Call) -> dict[str, Any]:
                 break
     views = []
     for row, scope in found[:limit]:
+        withheld = await context.access.withheld.authors(row.uri)
         try:
             async with context.pool.use(row.uri) as store:
-                views.append(space_view(row, await store.status(store.visible(scope))))
+                views.append(space_view(row, await store.status(store.visible(scope, withheld))))
         except StoreError as error:
             tell_fault(context, row.uri, error)
     answer: dict[str, Any] = {"spaces": views}

@@ -195,7 +195,12 @@ def test_policy_that_was_changed_is_the_policy_from_nothing(
         fresh = Policy(after)
     except InvalidPolicy:
         assume(False)
-    before = (dict(known.statements), {s: known.scope(s, SPACES[0], "read") for s in SUBJECTS})
+
+    def said() -> tuple[object, ...]:
+        scopes = {subject: known.scope(subject, SPACES[0], "read") for subject in SUBJECTS}
+        return dict(known.statements), scopes, {space: dict(known.authors(space)) for space in SPACES}
+
+    before = said()
     changed = known.changed([rule for rule in rules if rule not in rules[:keep]], after)
     assert list(changed.statements) == list(fresh.statements)
     for subject in SUBJECTS:
@@ -206,8 +211,9 @@ def test_policy_that_was_changed_is_the_policy_from_nothing(
     for space in SPACES:
         assert changed.writers(space) == fresh.writers(space)
         assert changed.holders(Role("member"), space) == fresh.holders(Role("member"), space)
+        assert changed.authors(space) == fresh.authors(space)
     # Who still asks the one before is not disturbed.
-    assert before == (known.statements, {s: known.scope(s, SPACES[0], "read") for s in SUBJECTS})
+    assert before == said()
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appview.access import callers, credentials, replays, service_auth
+from appview.access import callers, credentials, replays, service_auth, withheld
 from appview.access.errors import FAULTS
 from appview.access.policy import MAX_ROLE_LINKS
 from appview.access.rules import parse_object
@@ -42,6 +42,7 @@ SETTINGS = Settings()
         f"| `rate_space` | {SETTINGS.rate_space:,} |",
         f"counts as {limits.REFUSED_COST} requests",
         f"One address may have {limits.MAX_AT_ONCE}",
+        f"at most {withheld.SETTLE_SECONDS:.0f} second after the change",
         "at most once a minute for each account",
         "those of the last second can be unknown",
     ],

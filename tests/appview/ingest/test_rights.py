@@ -10,7 +10,7 @@ from appview.access.path_tags import put_path_tag, remove_path_tag
 from appview.access.rules import Permission
 from appview.access.subjects import MEMBER, Account
 from appview.control import Control
-from appview.memory.scope import Attribute, Pattern, Subtree
+from appview.memory.scope import EVERYTHING, Attribute, Pattern, Subtree
 from appview.memory.tags import PathTag
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
@@ -121,3 +121,37 @@ async def test_attributes_that_paths_give_decide_who_may_write(world: World) -> 
         async with world.pool.use(space) as store:
             assert await remove_path_tag(world.access, store, "/c", "team", "test")
         await world.until_texts(space, {"own", "by path", "against the path", "too late"})
+
+
+async def test_no_reader_sees_what_a_right_does_not_hold_any_more(world: World) -> None:
+    async with world.running():
+        _, space = world.authority()
+        await world.until_declared(space)
+        bob = world.network.account()
+        world.remember(bob, "one", "/a")
+        world.remember(bob, "two", "/b")
+        await world.join(space, bob)
+
+        async def seen() -> set[str]:
+            """Ask as readers do."""
+            withheld = await world.access.withheld.authors(space)
+            async with world.pool.use(space) as store:
+                return {fact.text for fact in await store.list(store.visible(EVERYTHING, withheld), limit=9)}
+
+        await world.until_texts(space, {"one", "two"})
+        for pattern, left in ((Subtree("/a"), {"two"}), (Subtree("/"), set())):
+            denied = Permission(MEMBER, space, pattern, "write", allow=False)
+            await world.access.change([denied], actor="test", action="test")
+            assert await seen() == left
+            await world.access.change(remove=[denied], actor="test", action="test")
+            await world.until_texts(space, {"one", "two"})
+        # What a path says decides too, from the moment it is said.
+        red = may(bob, space, Attribute("team", "red"), allow=False)
+        await world.access.change([red], actor="test", action="test")
+        assert await seen() == {"one", "two"}
+        async with world.pool.use(space) as store:
+            await put_path_tag(world.access, store, "/b", PathTag("team", "red"), "test")
+        assert await seen() == {"one"}
+        await world.access.remove_member(space, Did(bob.did), "test")
+        assert await seen() == set()
+        await world.until_texts(space, set())

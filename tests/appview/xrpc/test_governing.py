@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from appview.access.access import Access
 from appview.access.rules import Grant, Permission
 from appview.access.subjects import AUTHORITY as AUTHORITY_ROLE
 from appview.access.subjects import EVERYONE, MEMBER, OPERATOR, Account, Role, Token
 from appview.access.tokens import make_token
+from appview.control import Control
 from appview.control_rules import Rule
 from appview.memory.scope import Attribute, Exact, Scope, Subtree, holds_subtree
 from appview.xrpc.bodies import MAX_BODY_BYTES
@@ -27,6 +29,9 @@ from lexicons.syntax import Did
 from tests.appview.xrpc.garden import ALICE, BOB, SPACE, START, Answer, Client
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
     from appview.memory.scope import Pattern
     from appview.xrpc.context import Context
     from tests.appview.xrpc.garden import Garden
@@ -125,6 +130,43 @@ async def test_members_come_and_go_and_are_listed(operator: Caller, garden: Gard
     newest, *_ = await garden.control.audit(10)
     assert (newest.actor, newest.action) == ("token:ci", "member remove")
     assert newest.before == (Rule("g", (BOB, "role:member", SPACE)),)
+
+
+async def test_what_a_former_member_wrote_is_gone_with_the_next_request(
+    operator: Caller, client: Client, garden: Garden, tmp_path: Path, executor: Executor
+) -> None:
+    """Nothing follows the rules here: readers alone are shown the difference."""
+    uri = await garden.remember("bob's words", author=BOB, tags=["/b"])
+    await garden.control.put_membership(SPACE, BOB, "synced")
+    await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)
+
+    async def seen() -> tuple[object, ...]:
+        status = (await client.ask(ids.GET_SPACE_STATUS, space=SPACE)).body
+        return (
+            sorted((await client.ask(ids.LIST_MEMORIES, space=SPACE)).texts),
+            (await client.ask(ids.SEARCH_MEMORIES, space=SPACE, q="bob's words")).texts,
+            (await client.ask(ids.GET_MEMORY, space=SPACE, uri=uri)).status,
+            [path["path"] for path in (await client.ask(ids.LIST_PATHS, space=SPACE)).body["paths"]],
+            status["memories"],
+            (await client.ask(ids.LIST_SPACES)).body["spaces"][0]["memories"],
+        )
+
+    shown = (["bob's words", "hidden soon"], ["bob's words"], 200, ["/a", "/b"], 2, 2)
+    hidden = (["hidden soon"], [], 404, ["/a"], 1, 1)
+    assert await seen() == shown
+    await operator.call(ids.REMOVE_MEMBER, space=SPACE, did=BOB)
+    assert await seen() == hidden
+    await operator.call(ids.PUT_MEMBER, space=SPACE, did=BOB)
+    assert await seen() == shown
+    # The same by the command line, in a process of its own.
+    control = await Control.open(tmp_path / "control.db", executor)
+    elsewhere = await Access.open(control, lambda: START)
+    denied = Permission(MEMBER, SPACE, Subtree("/"), "write", allow=False)
+    await elsewhere.change([denied], actor="operator", action="policy add")
+    assert await seen() == hidden
+    await elsewhere.change(remove=[denied], actor="operator", action="policy remove")
+    assert await seen() == shown
+    await control.close()
 
 
 async def test_members_by_other_rules_are_listed_and_marked(operator: Caller, garden: Garden) -> None:

@@ -1,0 +1,105 @@
+"""Between a change of the rules and the index that follows it: what the index still holds by rights that are
+gone.
+
+Rules decide what is indexed, and ingest takes out what they do not let in any more, but not in the same
+moment. A reader must not see the difference. Whose right to write in a space is gone is left out of what
+readers see from the moment of the change. Where a right has shrunk and is not gone, only the index knows
+which records that concerns: readers of that space wait until it has followed, for `SETTLE_SECONDS` at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from appview.memory.scope import reads_attributes
+from lexicons.syntax import Did
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from appview.access.policy import Policy
+    from appview.control import Control
+    from appview.memory.scope import Scope
+    from lexicons.spaces import SpaceUri
+
+SETTLE_SECONDS: Final = 1.0  # ours: after a change, how long readers wait for the index to follow
+_NOBODY: Final[frozenset[Did]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of one moment."""
+
+    version: int
+    policy: Policy
+
+
+class Withheld:
+    """What readers are not shown of what the index holds. One a process."""
+
+    def __init__(self, control: Control, rules: Rules) -> None:
+        # Wakes whoever makes the index follow. None where nobody does, so that there is nothing to wait for.
+        self.wake: Callable[[], None] | None = None
+        self._control = control
+        self._rules = rules
+        self._changed_at = asyncio.get_running_loop().time()
+        self._followed: Rules | None = None
+        self._news = asyncio.Event()  # the index has followed
+        self._known: dict[SpaceUri, tuple[frozenset[Did], bool]] = {}  # authors; whether readers wait
+
+    def change(self, rules: Rules) -> None:
+        """Take note of the rules that are in force from now on."""
+        self._rules = rules
+        self._changed_at = asyncio.get_running_loop().time()
+        self._known.clear()
+
+    def follow(self, rules: Rules) -> None:
+        """Take note that the index holds nothing any more that these rules do not let in."""
+        self._followed = rules
+        self._known.clear()
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def authors(self, space: SpaceUri) -> frozenset[Did]:
+        """Name the authors of whom readers of a space are shown nothing, by the rules of this moment."""
+        while True:
+            rules = self._rules
+            authors, waits = self._known.get(space) or await self._look(space, rules)
+            if not waits or not await self._settled():
+                return authors
+
+    async def _settled(self) -> bool:
+        """Wait for the index; False where that takes too long, or nobody makes it follow."""
+        if self.wake is None:
+            return False
+        self.wake()
+        news = self._news
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._changed_at + SETTLE_SECONDS):
+                await news.wait()
+                return True
+        return False
+
+    async def _look(self, space: SpaceUri, rules: Rules) -> tuple[frozenset[Did], bool]:
+        held = frozenset(await self._control.authors(space))
+        now = rules.policy.authors(space)
+        authors = frozenset(Did(did) for did in held if did not in now) or _NOBODY
+        shrunk = self.wake is not None and self._has_shrunk(held, now, space, rules)
+        if self._rules is rules:
+            self._known[space] = (authors, shrunk)
+        return authors, shrunk
+
+    def _has_shrunk(
+        self, held: Collection[str], now: Mapping[Did, Scope], space: SpaceUri, rules: Rules
+    ) -> bool:
+        """Tell whether the index may hold what an author wrote by a larger right than it has now."""
+        if self._followed is not None and self._followed.version >= rules.version:
+            return False
+        partly = {did: scope for did, scope in now.items() if not scope.is_everything and did in held}
+        if not partly or self._followed is None:
+            return bool(partly)
+        before = self._followed.policy.authors(space)
+        return any(before.get(did) != scope or reads_attributes(scope) for did, scope in partly.items())

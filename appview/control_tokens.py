@@ -6,11 +6,11 @@ Adding and revoking leave a row in the audit log, in the same transaction.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from appview.control_rules import Rule, note
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TokenTable:
                 (row.name, row.id, row.hash, row.created_at, row.expires_at),
             ).rowcount
             if added:
-                _note(connection, row.created_at, actor, "token add", before=[], after=[row])
+                note(connection, [], [_shown(row)], actor=actor, action="token add", now=row.created_at)
             return added > 0
 
         return await self._database.write(work)
@@ -63,7 +63,8 @@ class TokenTable:
         def work(connection: Connection) -> bool:
             found = connection.execute("DELETE FROM tokens WHERE name = ? RETURNING *", (name,)).fetchall()
             if found:
-                _note(connection, now, actor, "token revoke", before=[_token(row) for row in found], after=[])
+                before = [_shown(_token(row)) for row in found]
+                note(connection, before, [], actor=actor, action="token revoke", now=now)
             return bool(found)
 
         return await self._database.write(work)
@@ -134,18 +135,9 @@ def _token(row: Row) -> TokenRow:
     )
 
 
-def _note(
-    connection: Connection, at: int, actor: str, action: str, *, before: list[TokenRow], after: list[TokenRow]
-) -> None:
-    connection.execute(
-        "INSERT INTO audit (at, actor, action, before, after) VALUES (?, ?, ?, ?, ?)",
-        (at, actor, action, _dump(before), _dump(after)),
-    )
-
-
-def _dump(rows: list[TokenRow]) -> str:
-    """Write tokens in the shape that the audit log has for rules, without anything secret."""
-    return json.dumps([["token", row.name, _day(row.expires_at)] for row in rows])
+def _shown(row: TokenRow) -> Rule:
+    """Write a token in the shape that the audit log has for rules, without anything secret."""
+    return Rule("token", (row.name, _day(row.expires_at)))
 
 
 def _day(micros: int | None) -> str:

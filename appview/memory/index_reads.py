@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from appview.memory.vectors import VectorIndex
     from appview.sqlite import Connection
 
-# Exact words ("=word") are for phrases and beginnings; they stand together, and an index leaves them out.
-EXACT_FROM, EXACT_TO = "=", ">"
+# Exact words ("=word") stand together, behind the mark alone, which stands between fields.
+EXACT_MARK, EXACT_END = "=", ">"
 MAX_PLACES_A_READ: Final = 500_000  # occurrences read at once, in about 0.2 s
 FACTS_A_READ: Final = 50_000  # facts
 
@@ -67,7 +67,8 @@ class PathRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """Where words occur: `counts` occurrences of each, one after the other; `columns` tells the field."""
+    """Where words occur: `counts` occurrences of each, one after the other, by fact; `columns` tells the
+    field."""
 
     terms: tuple[str, ...]
     counts: NDArray[np.int64]
@@ -134,23 +135,33 @@ class IndexReads:
             for id_, author, path, time, text, tags, source in rows
         ]
 
-    def occurrences(self) -> Iterator[Occurrences]:
-        """Read where every searchable word occurs, words in the order of their bytes, facts by id."""
-        for where in (f"term < '{EXACT_FROM}'", f"term >= '{EXACT_TO}'"):
-            pending: list[tuple[str, int]] = []
-            total = 0
-            # All at once: the words of a file are few.
-            rows = self._connection.execute(
-                f"SELECT term, cnt FROM facts_fts_words WHERE {where}"  # noqa: S608
-            ).fetchall()
-            for term, count in rows:
-                if pending and total + count > MAX_PLACES_A_READ:
-                    yield self._occurrences(pending)
-                    pending, total = [], 0
-                pending.append((term, count))
-                total += count
-            if pending:
-                yield self._occurrences(pending)
+    def occurrences(self) -> Iterator[tuple[Occurrences, Occurrences]]:
+        """Read where every word and every exact word occurs, words in the order of their bytes. Each answer
+        is of one stretch of the alphabet: an exact word comes with the word of the same letters."""
+        # All at once: the words of a file are few.
+        words = self._connection.execute(
+            "SELECT term, term, cnt FROM facts_fts_words WHERE term < ? OR term >= ?", (EXACT_MARK, EXACT_END)
+        ).fetchall()
+        exact = self._connection.execute(
+            "SELECT substr(term, 2), term, cnt FROM facts_fts_words WHERE term > ? AND term < ?",
+            (EXACT_MARK, EXACT_END),
+        ).fetchall()
+        words.extend(exact)
+        words.sort(key=itemgetter(0))
+        pending: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
+        total, behind = 0, False
+        for word, same in groupby(words, key=itemgetter(0)):
+            group = [(term, count) for _, term, count in same]
+            more = sum(count for _, count in group)
+            # No stretch reaches from before the exact words to behind them.
+            if total and (total + more > MAX_PLACES_A_READ or behind != (word >= EXACT_END)):
+                yield self._occurrences(pending[0]), self._occurrences(pending[1])
+                pending, total = ([], []), 0
+            for term, count in group:
+                pending[term.startswith(EXACT_MARK)].append((term, count))
+            total, behind = total + more, word >= EXACT_END
+        if total:
+            yield self._occurrences(pending[0]), self._occurrences(pending[1])
 
     def labels(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
         """List the facts of every label, labels in the order of their bytes."""
@@ -223,6 +234,8 @@ class IndexReads:
         return [PathRow(*row) for row in self._connection.execute(sql, params)]
 
     def _occurrences(self, words: Sequence[tuple[str, int]]) -> Occurrences:
+        if not words:
+            return Occurrences((), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
         packed = self._numbers(
             "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2 ELSE 3 END"
             " AS number FROM facts_fts_places WHERE term >= ? AND term <= ?",

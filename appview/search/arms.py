@@ -15,6 +15,8 @@ from appview.memory.values import Filters
 from appview.search import vector as vectors
 from appview.search.keyword import DEFAULT, score_keywords
 from appview.search.masks import are_known, in_scope, with_filters, without
+from appview.search.own_words import words_of
+from appview.search.phrases import PhrasesInMemory, PhrasesOfFile, within
 from appview.search.ranking import best, positions_in
 from appview.search.sequence import Neighbours
 from appview.search.vector import Narrowed
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appview.memory.analyser import Analyser
     from appview.memory.scope import Scope
     from appview.memory.search_reads import SearchReads
     from appview.search.corpus import Corpus
     from appview.search.deadline import Deadline
     from appview.search.keyword import KeywordScores, KeywordSettings
-    from appview.search.query import Phrase, Question
+    from appview.search.query import Question
     from appview.search.vector import QueryVector
     from appview.search.view import View
 
@@ -109,6 +112,7 @@ def choose(
     filters: Filters,
     question: Question | None,
     deadline: Deadline,
+    analysis: Analyser,
     corpus: Callable[[], Corpus],
     *,
     settings: KeywordSettings = DEFAULT,
@@ -117,8 +121,8 @@ def choose(
     """Take the view where there is one that knows these filters. `corpus` reads what the scope shows of the
     file; to `explain`, every word is counted."""
     if view is not None and are_known(filters):
-        return ArmsInMemory(reads, view, scope, filters, question, deadline, settings)
-    return ArmsOfFile(reads, scope, filters, question, deadline, corpus, settings, explain=explain)
+        return ArmsInMemory(reads, view, scope, filters, question, deadline, analysis, settings)
+    return ArmsOfFile(reads, scope, filters, question, deadline, analysis, corpus, settings, explain=explain)
 
 
 class ArmsOfFile:
@@ -131,6 +135,7 @@ class ArmsOfFile:
         filters: Filters,
         question: Question | None,
         deadline: Deadline,
+        analysis: Analyser,
         corpus: Callable[[], Corpus],
         settings: KeywordSettings = DEFAULT,
         *,
@@ -141,6 +146,7 @@ class ArmsOfFile:
         self._filters = filters
         self._question = question
         self._deadline = deadline
+        self._analysis = analysis
         self._read_corpus = corpus
         self._settings = settings
         self._explain = explain
@@ -182,7 +188,9 @@ class ArmsOfFile:
             ids = self._corpus.ids
         phrases = self._question is not None and (self._question.required or self._question.excluded)
         if self._question is not None and phrases:
-            ids = within_phrases(reads, self._question, ids if ids is not None else self._corpus.ids)
+            ids = ids if ids is not None else self._corpus.ids
+            found = PhrasesOfFile(ids, self._corpus, reads, self._analysis, self._deadline)
+            ids = ids[within(self._question, np.ones(len(ids), np.bool_), found.holding)]
         self._narrowed = Narrowed(scope, filters, ids, by_phrases=bool(phrases))
         return self.found_count > 0
 
@@ -194,8 +202,9 @@ class ArmsOfFile:
         corpus, question = self._corpus, self._question
         if corpus is None or question is None:
             return np.empty(0, np.int64)
+        own = words_of(self._reads, self._analysis, corpus, question, self._deadline)
         self._keyword = score_keywords(
-            self._reads, question, corpus, self._settings, self._deadline, explain=self._explain
+            self._reads, question, corpus, self._settings, self._deadline, own=own, explain=self._explain
         )
         scores, found = self._keyword.scores, self._narrowed.ids
         if found is None or found is corpus.ids:
@@ -232,7 +241,7 @@ class ArmsOfFile:
 
 
 class ArmsInMemory:
-    """Answers from a view; phrases and beginnings are looked up in the file."""
+    """Answers from a view; only the order of a phrase's words is looked up in the file."""
 
     def __init__(
         self,
@@ -242,10 +251,12 @@ class ArmsInMemory:
         filters: Filters,
         question: Question | None,
         deadline: Deadline,
+        analysis: Analyser,
         settings: KeywordSettings = DEFAULT,
     ) -> None:
         self._reads = reads
         self._view = view
+        self._phrases = PhrasesInMemory(view, reads, analysis, deadline)
         self._settings = settings
         self._scope = scope
         self._filters = filters
@@ -284,10 +295,8 @@ class ArmsInMemory:
         self._standing = without(view, self._corpus, self._filters)
         self._found = with_filters(view, self._standing, self._filters)
         if question is not None and (question.required or question.excluded):
-            ids = view.ids if self._found is None else view.ids[self._found]
-            left = within_phrases(self._reads, question, ids)
-            self._found = np.zeros(view.count, np.bool_)
-            self._found[view.slots(left)] = True
+            found = self._found if self._found is not None else np.ones(view.count, np.bool_)
+            self._found = within(question, found, self._phrases.holding)
         return bool(view.count if self._found is None else self._found.any())
 
     def found_among(self, ids: Ids) -> Ids:
@@ -298,7 +307,7 @@ class ArmsInMemory:
         if self._question is None:
             return np.empty(0, np.int64)
         self._keyword = KeywordsInMemory(
-            self._view, self._reads, self._question, self._corpus, self._deadline, self._settings
+            self._view, self._question, self._corpus, self._deadline, self._settings
         )
         found = self._found if self._found is not self._corpus else None  # the corpus is cut out already
         return self._view.ids[self._keyword.best(count, found)]
@@ -325,18 +334,3 @@ class ArmsInMemory:
         if self._neighbours is None:
             self._neighbours = Neighbours(self._view, self._standing)
         return self._neighbours.of(self._view.slots(np.array(ids, np.int64)), reach, gap)
-
-
-def within_phrases(reads: SearchReads, question: Question, ids: Ids) -> Ids:
-    """Leave what phrases and left-out words let through of ascending ids."""
-    if question.excluded:
-        ids = np.setdiff1d(ids, _any_phrase(reads, question.excluded), assume_unique=True)
-    with_phrases = ids
-    for phrase in question.required:
-        with_phrases = np.intersect1d(with_phrases, reads.phrase(phrase.words), assume_unique=True)
-    # A phrase that nothing holds is most often a title or a stray pair of quotes: its words still count.
-    return with_phrases if len(with_phrases) else ids
-
-
-def _any_phrase(reads: SearchReads, phrases: Sequence[Phrase]) -> Ids:
-    return np.unique(np.concatenate([reads.phrase(phrase.words) for phrase in phrases]))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from appview.memory.search_reads import Postings, SearchReads
     from appview.memory.store import SpaceStore
+    from appview.search.own_words import OwnWords
 
 MAX_CACHE_BYTES: Final = 128 << 20  # ours, for all spaces of a process: 80 scopes of 100,000 facts
 MAX_COUNTED_WORDS: Final = 10_000  # ours, of one corpus; about 1 MB
@@ -33,21 +34,34 @@ _ALL: Final = Subtree("/")
 @dataclass(slots=True)
 class Corpus:
     """The facts that statistics are of: sorted ids and their numbers of words. `hidden` is how many more the
-    file holds, `counts` how many facts hold a word, as far as known, `places` where some words are."""
+    file holds, `counts` how many facts hold a word, as far as known, `places` where some words are, `own`
+    where all are, once they were read from the facts."""
 
     ids: NDArray[np.int64]
     lengths: NDArray[np.float32]
     hidden: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     places: OrderedDict[str, Postings] = field(default_factory=OrderedDict)
+    own: OwnWords | None = None
     _table: NDArray[np.int32] | None = None
     _kept: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     @property
     def size(self) -> int:
-        """Bytes in memory, once everything is there but what is known of words."""
-        return int(self.ids.nbytes + self.lengths.nbytes + self._span * 4)
+        """Bytes in memory, once everything is there but what is known of words from the file's index."""
+        own = self.own.size if self.own is not None else 0
+        return int(self.ids.nbytes + self.lengths.nbytes + self._span * 4) + own
+
+    @property
+    def words(self) -> int:
+        """How many words its facts have."""
+        return int(self.lengths.sum(dtype=np.float64))
+
+    @property
+    def with_words(self) -> NDArray[np.int64]:
+        """The facts that have any."""
+        return self.ids[self.lengths > 0.0]
 
     def positions(self, wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Find ids: positions, and whether each is there (its position means nothing where it is not)."""
@@ -84,16 +98,15 @@ class Corpus:
 
 def read_corpus(reads: SearchReads, scope: Scope) -> Corpus:
     """Find out what a scope shows."""
-    every = reads.every_id()
-    if scope.is_everything:
-        ids = every
-    elif _ALL in scope.allow:
+    if _ALL in scope.allow:
         # What is denied is mostly little, and found by its index; what is left is nearly everything.
-        denied = reads.ids(Scope(allow=scope.deny))
-        ids = every[~np.isin(every, denied, assume_unique=True)]
+        ids = reads.every_id()
+        if scope.deny:
+            denied = reads.ids(Scope(allow=scope.deny))
+            ids = ids[~np.isin(ids, denied, assume_unique=True)]
     else:
         ids = reads.ids(scope)
-    hidden = len(every) - len(ids)
+    hidden = reads.count() - len(ids)
     known, lengths = reads.lengths(ids if hidden else None)
     positions, there = positions_in(known, ids)
     # A fact that the keyword index lost has no words; everything else is still answered.
@@ -127,6 +140,7 @@ class CorpusCache:
             found = kept.get(scope)
             if found is not None and found[0] == reads.data_version:
                 kept.move_to_end(scope)
+                self._forget(kept)  # what is known of a corpus grows
                 return found[1]
         corpus = read_corpus(reads, scope)
         with self._lock:

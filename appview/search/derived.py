@@ -20,17 +20,8 @@ import numpy as np
 
 from appview.search.clusters import PROBES, make_clusters
 from appview.search.heap import give_back
-from appview.search.postings import (
-    Kinds,
-    SegmentBuilder,
-    Tail,
-    TooManyKinds,
-    Words,
-    author_key,
-    distinct,
-    document_kinds,
-    label_key,
-)
+from appview.search.kinds import Kinds, TooManyKinds, document_kinds
+from appview.search.postings import Tail, Words, author_key, label_key
 from appview.search.ranking import positions_in
 from appview.search.reading import (
     attribute_keys,
@@ -41,6 +32,7 @@ from appview.search.reading import (
     read_sequence,
 )
 from appview.search.scopes import CoveredSlots
+from appview.search.segment import Part, SegmentBuilder
 from appview.search.tree import Tree
 from appview.search.view import View, grown
 
@@ -50,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appview.memory.analyser import Analyser
+    from appview.memory.index_reads import Occurrences
     from appview.memory.search_reads import SearchReads
     from appview.memory.store import SpaceStore
 
@@ -290,20 +283,20 @@ def _made(reads: SearchReads, max_bytes: int, check: Callable[[], None]) -> View
 
 def _words(reads: SearchReads, ids: NDArray[np.int64], kinds: Kinds, check: Callable[[], None]) -> Words:
     """Read the compact part of the words of facts, whose positions are their slots."""
-    builder = SegmentBuilder()
-    plain = kinds.number((0, 0, 0))
+    builder = SegmentBuilder(kinds)
     for key, found in read_keys(reads, check):
         there = _slots(ids, found)
-        there = there[there >= 0]
-        many = np.full(len(there), plain, np.uint16)
-        builder.add((key,), np.array([len(there)]), there.astype(np.int32), many)
-    for words in reads.bulk.occurrences():
+        builder.add_plain(key, there[there >= 0])
+    for words, exact in reads.bulk.occurrences():
         check()
-        if int(words.counts.sum()) != len(words.ids):
-            raise _Unusable
-        counts, slots, numbers = distinct(words.counts, _slots(ids, words.ids), words.columns, kinds)
-        builder.add(words.terms, counts, slots, numbers)
-    return Words(builder.build(kinds), len(ids), Tail(), kinds, len(ids))
+        builder.add(_part(ids, words), _part(ids, exact))
+    return Words(builder.build(), len(ids), Tail(), kinds, len(ids))
+
+
+def _part(ids: NDArray[np.int64], words: Occurrences) -> Part:
+    if int(words.counts.sum()) != len(words.ids):
+        raise _Unusable
+    return Part.of(words.terms, words.counts, _slots(ids, words.ids), words.columns)
 
 
 def _followed(view: View, reads: SearchReads, analysis: Analyser) -> View | None:
@@ -360,7 +353,8 @@ def _with(view: View, added: NDArray[np.int64], reads: SearchReads, analysis: An
         document = analysis.document(source.text, source.tags, source.source)
         if len(document.exact.split()) != length:
             raise _Unusable  # the file's words are not those of this analysis
-        found = document_kinds((document.text, document.tags, document.source), words.kinds)
+        fields = (document.text, document.tags, document.source)
+        found = document_kinds(fields, document.exact, words.kinds)
         found.update((label_key(tag), plain) for tag in source.tags)
         found[author_key(source.author)] = plain
         found.update((key, plain) for key in attribute_keys(source.tags))

@@ -118,6 +118,7 @@ class Searcher:
                 asked.filters,
                 question,
                 deadline,
+                self._analysis,
                 corpus,
                 settings=self._tuning.keyword,
                 explain=request.explain,

@@ -17,7 +17,7 @@ import numpy as np
 
 from appview.memory.search_reads import Postings
 from appview.memory.stopping import Stopped
-from appview.search.chunks import EXACT_MARK, PREFIX_MARK
+from appview.search.chunks import PREFIX_MARK
 from appview.search.deadline import NEVER
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from appview.memory.search_reads import SearchReads
     from appview.search.corpus import Corpus
     from appview.search.deadline import Deadline
+    from appview.search.own_words import OwnWords
     from appview.search.query import Question
 
 # See docs/evaluation.md. Length is held against a constant, not the average of the space: a word says as much
@@ -88,11 +89,13 @@ def score_keywords(
     settings: KeywordSettings = DEFAULT,
     deadline: Deadline = NEVER,
     *,
+    own: OwnWords | None = None,
     explain: bool = False,
 ) -> KeywordScores:
-    """Score the corpus for a question; past the deadline with the words that were read before it. To
+    """Score the corpus for a question; past the deadline with the words that were read before it. Words come
+    from the corpus' `own` where there are some, from the file's index otherwise, and are the same. To
     `explain`, words that are too common to count are counted too."""
-    scorer = _Scorer(reads, corpus, settings)
+    scorer = _Scorer(reads, corpus, settings, own)
     reading = _Reading(reads, question, corpus, scorer, explain, approximate=question.cut)
     try:
         reading.run(deadline)
@@ -135,13 +138,12 @@ class _Reading:
                 self.approximate = True
                 if self.matched or deadline.passed():
                     break
-            postings = word.postings or scorer.inside(reads.postings(word.term, left))
+            postings = word.postings or scorer.postings(word.term, left)
             self.matched.append((word.term, scorer.match(postings.cut(left))))
             left -= min(left, word.occurrences)
         for prefix in self.question.prefixes:
-            for start in (EXACT_MARK + prefix.text, prefix.text):
-                limit = None if corpus.hidden else left
-                postings = scorer.inside(reads.postings_of_prefix(start, limit)).cut(left)
+            for start in prefix.starts:
+                postings = scorer.postings_of_prefix(start, left)
                 self.approximate |= len(postings.ids) == left
                 left -= len(postings.ids)
                 matches = scorer.match(postings.by_id(), once=True)
@@ -171,7 +173,10 @@ def _words(
     nothing that is decided may show them: a word is counted without being read only where the bound tells
     what counting would.
     """
-    counted: list[_Word] = []
+    if scorer.own is not None:
+        counted = [_counted(term, scorer) for term in terms]
+        return [word for word in counted if word.facts]
+    counted = []
     most = scorer.settings.common(len(corpus.ids))
     too_common: list[str] = []
     for term, frequency in reads.frequencies(terms).items():
@@ -180,19 +185,19 @@ def _words(
         elif max(frequency.facts - corpus.hidden, corpus.counts.get(term, 0)) > most:
             too_common.append(term)  # at least so many of its facts are in the corpus
         else:
-            counted.append(_counted(reads, term, scorer))
+            counted.append(_counted(term, scorer))
     counted = [word for word in counted if word.facts]
     if every or not any(word.facts <= most for word in counted):
         # There are no others: now the common ones count, and so their numbers do.
-        counted.extend(_counted(reads, term, scorer) for term in too_common)
+        counted.extend(_counted(term, scorer) for term in too_common)
     return counted
 
 
-def _counted(reads: SearchReads, term: str, scorer: _Scorer) -> _Word:
+def _counted(term: str, scorer: _Scorer) -> _Word:
     kept = scorer.corpus.places.get(term)
-    postings = kept or scorer.inside(reads.postings(term, None))
+    postings = kept or scorer.postings(term, None)
     facts = int(np.count_nonzero(np.diff(postings.ids, prepend=-1)))
-    if kept is None:
+    if kept is None and scorer.own is None:
         scorer.corpus.keep(term, facts, postings)
     return _Word(term, facts, len(postings.ids), postings)
 
@@ -209,14 +214,29 @@ class _Matches:
 
 
 class _Scorer:
-    def __init__(self, reads: SearchReads, corpus: Corpus, settings: KeywordSettings) -> None:
+    def __init__(
+        self, reads: SearchReads, corpus: Corpus, settings: KeywordSettings, own: OwnWords | None
+    ) -> None:
         self._reads = reads
+        self.own = own
         self.corpus = corpus
         self.settings = settings
         self.scores = np.zeros(len(corpus.ids))
 
-    def inside(self, postings: Postings) -> Postings:
-        """Leave out what the corpus does not hold."""
+    def postings(self, term: str, limit: int | None) -> Postings:
+        """Find where the corpus holds a word, by fact; at most `limit` occurrences where that is the file."""
+        if self.own is not None:
+            return self.own.postings(term)
+        return self._inside(self._reads.postings(term, limit))
+
+    def postings_of_prefix(self, start: str, limit: int) -> Postings:
+        """Find the first `limit` places where the corpus holds words that start so, by word."""
+        if self.own is not None:
+            return self.own.postings_of_prefix(start).cut(limit)
+        of_file = None if self.corpus.hidden else limit  # what is hidden takes none of the budget
+        return self._inside(self._reads.postings_of_prefix(start, of_file)).cut(limit)
+
+    def _inside(self, postings: Postings) -> Postings:
         if not self.corpus.hidden:
             return postings
         _, inside = self.corpus.positions(postings.ids)

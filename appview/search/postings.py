@@ -1,8 +1,7 @@
 """Where words occur, in memory: the words of a space by slot, the number a view gives a fact.
 
-Two parts: a compact one, made from the whole file at once, and one that grows by what arrives after it. Both
-hold a word's slots in ascending order. How often a word occurs in a fact's fields is kept as a number for
-each combination that occurs, of which a space has a few hundred.
+Two parts: a compact one, made from the whole file at once (`segment`), and one that grows by what arrives
+after it. Both hold a word's slots in ascending order. How a fact holds a word is kept as a number (`kinds`).
 
 Labels, authors and attributes are kept like words, under keys that no word has (`label_key`, `author_key`,
 `attribute_key`).
@@ -17,18 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from appview.search.chunks import EXACT_MARK
+from appview.search.segment import Postings
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-FIELDS: Final = 3  # text, tags, source
-MAX_KINDS: Final = 1 << 16  # combinations that a posting's two bytes can name
+    from appview.search.kinds import Kinds
+    from appview.search.segment import Segment
+
 _LABEL, _AUTHOR, _ATTRIBUTE = "\x00l", "\x00a", "\x00t"  # analysed words hold no control characters
-
-
-class TooManyKinds(Exception):
-    """A space with more combinations than an index can name; it is searched in its file."""
+_GROUP: Final = 2  # characters; no beginning that is asked for is shorter
 
 
 def label_key(label: str) -> str:
@@ -47,129 +47,17 @@ def attribute_key(key: str, value: str | None = None) -> str:
     return _ATTRIBUTE + key if value is None else f"{_ATTRIBUTE}{key}\x00{value}"
 
 
-class Kinds:
-    """Numbers for combinations of (occurrences in text, in tags, in source). Only ever grows; one writer."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[int, int, int], int] = {}
-        self._table = np.zeros((64, FIELDS))
-
-    def number(self, counts: tuple[int, int, int]) -> int:
-        """Find or give the number of a combination; raise `TooManyKinds`."""
-        known = self._numbers.get(counts)
-        if known is None:
-            known = len(self._numbers)
-            if known >= MAX_KINDS:
-                raise TooManyKinds
-            if known == len(self._table):
-                self._table = np.concatenate((self._table, np.zeros_like(self._table)))
-            self._table[known] = counts
-            self._numbers[counts] = known
-        return known
-
-    @property
-    def table(self) -> NDArray[np.float64]:
-        """The combinations by number; rows behind the last mean nothing."""
-        return self._table
-
-    def weights(self, of_fields: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weigh every combination, by number."""
-        return np.asarray(self._table @ of_fields[:FIELDS])
-
-
-@dataclass(frozen=True, slots=True)
-class Postings:
-    """A word's facts: ascending slots, the kind of each, and the most occurrences in one fact by field."""
-
-    slots: NDArray[np.int32]
-    kinds: NDArray[np.uint16]
-    peak: NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The compact part: words in the order of their bytes, one after the other in `words`."""
-
-    words: bytes
-    word_starts: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    slots: NDArray[np.int32]
-    kinds: NDArray[np.uint16]
-    peaks: NDArray[np.float32]
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory."""
-        arrays = (self.word_starts, self.starts, self.slots, self.kinds, self.peaks)
-        return len(self.words) + sum(part.nbytes for part in arrays)
-
-    def find(self, word: str) -> Postings | None:
-        """Find a word's facts."""
-        key = word.encode("utf-8", "surrogatepass")
-        low, high = 0, len(self.word_starts) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self.words[self.word_starts[middle] : self.word_starts[middle + 1]] < key:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(self.word_starts) - 1:
-            return None
-        if self.words[self.word_starts[low] : self.word_starts[low + 1]] != key:
-            return None
-        start, end = int(self.starts[low]), int(self.starts[low + 1])
-        return Postings(self.slots[start:end], self.kinds[start:end], self.peaks[low])
-
-
-class SegmentBuilder:
-    """Gathers words, in the order of their bytes, and makes a segment of them."""
-
-    def __init__(self) -> None:
-        self._words: list[bytes] = []
-        self._counts: list[NDArray[np.int64]] = []
-        self._slots: list[NDArray[np.int32]] = []
-        self._kinds: list[NDArray[np.uint16]] = []
-
-    def add(
-        self,
-        words: Iterable[str],
-        counts: NDArray[np.int64],
-        slots: NDArray[np.int32],
-        kinds: NDArray[np.uint16],
-    ) -> None:
-        """Add words with `counts` postings each, one after the other."""
-        self._words += [word.encode("utf-8", "surrogatepass") for word in words]
-        self._counts.append(counts)
-        self._slots.append(slots)
-        self._kinds.append(kinds)
-
-    def build(self, numbers: Kinds) -> Segment:
-        """Make the segment; `numbers` are those of its kinds."""
-        lengths = np.fromiter(map(len, self._words), np.int64, len(self._words))
-        counts = np.concatenate(self._counts) if self._counts else np.empty(0, np.int64)
-        starts = np.concatenate(([0], np.cumsum(counts)))
-        kinds = np.concatenate(self._kinds) if self._kinds else np.empty(0, np.uint16)
-        peaks = np.zeros((len(counts), FIELDS), np.float32)
-        filled = np.flatnonzero(counts)
-        if len(filled):
-            for column, most in enumerate(numbers.table.T):
-                peaks[filled, column] = np.maximum.reduceat(most[kinds], starts[filled])
-        return Segment(
-            b"".join(self._words),
-            np.concatenate(([0], np.cumsum(lengths))),
-            starts,
-            np.concatenate(self._slots) if self._slots else np.empty(0, np.int32),
-            kinds,
-            peaks,
-        )
-
-
 @dataclass(slots=True)
 class Tail:
     """The growing part: what arrived after the segment was made. One writer; a reader takes slots below the
-    number it knows of."""
+    number it knows of. Exact words that are no words of their fact are marked."""
 
     words: dict[str, tuple[array[int], array[int]]] = field(default_factory=dict)
+    _groups: dict[str, list[str]] = field(init=False, default_factory=dict)  # words by what they begin with
+
+    def __post_init__(self) -> None:
+        for word in self.words:
+            self._group(word)
 
     def add(self, slot: int, kinds: Mapping[str, int]) -> None:
         """Add a fact's words under a slot above all before it."""
@@ -178,21 +66,39 @@ class Tail:
             found = words.get(word)
             if found is None:
                 found = words[word] = (array("i"), array("H"))
+                self._group(word)
             # Kinds first: whoever sees a slot sees its kind.
             found[1].append(kind)
             found[0].append(slot)
 
     def find(self, word: str, below: int, numbers: Kinds) -> Postings | None:
         """Find a word's facts; `numbers` are those of the kinds."""
-        found = self.words.get(word)
-        if found is None:
+        slots, kinds = self._facts(word, below)
+        if not len(slots):
             return None
-        slots = np.frombuffer(found[0][:], np.int32)
-        count = int(np.searchsorted(slots, below))
-        kinds = np.frombuffer(found[1][:count], np.uint16)
-        if not count:
-            return None
-        return Postings(slots[:count], kinds, numbers.table[kinds].max(axis=0).astype(np.float32))
+        return Postings(slots, kinds, numbers.table[kinds].max(axis=0).astype(np.float32))
+
+    def exact(self, word: str, below: int, numbers: Kinds) -> Iterator[NDArray[np.int32]]:
+        """Find the slots of an exact word, in parts that share none; `numbers` are those of the kinds."""
+        slots, kinds = self._facts(word, below)
+        yield slots[numbers.exact[kinds]]
+        yield self._facts(EXACT_MARK + word, below)[0]
+
+    def exact_at_most(self, word: str) -> int:
+        """Bound the number of slots of an exact word."""
+        return sum(len(self.words[key][0]) for key in (word, EXACT_MARK + word) if key in self.words)
+
+    def beginning(self, start: str, below: int) -> Iterator[NDArray[np.int32]]:
+        """Find the slots of words that start so, a part each."""
+        for word in self._beginning(start):
+            yield self._facts(word, below)[0]
+
+    def exact_beginning(self, start: str, below: int, numbers: Kinds) -> Iterator[NDArray[np.int32]]:
+        """Find the slots of exact words that start so, in parts; `numbers` are those of the kinds."""
+        for word in self._beginning(start):
+            slots, kinds = self._facts(word, below)
+            yield slots[numbers.exact[kinds]]
+        yield from self.beginning(EXACT_MARK + start, below)
 
     def after(self, first: int) -> Tail:
         """Copy what is at `first` or later."""
@@ -202,6 +108,22 @@ class Tail:
             if start < len(slots):
                 kept[word] = (slots[start:], kinds[start : len(slots)])
         return Tail(kept)
+
+    def _group(self, word: str) -> None:
+        self._groups.setdefault(word[:_GROUP], []).append(word)
+
+    def _beginning(self, start: str) -> list[str]:
+        if len(start) >= _GROUP:
+            return [word for word in self._groups.get(start[:_GROUP], ()) if word.startswith(start)]
+        return [word for word in list(self.words) if word.startswith(start)]
+
+    def _facts(self, word: str, below: int) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
+        found = self.words.get(word)
+        if found is None:
+            return np.empty(0, np.int32), np.empty(0, np.uint16)
+        slots = np.frombuffer(found[0][:], np.int32)
+        count = int(np.searchsorted(slots, below))
+        return slots[:count], np.frombuffer(found[1][:count], np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,40 +147,21 @@ class Words:
             np.maximum(old.peak, new.peak),
         )
 
+    def exact(self, word: str) -> NDArray[np.int32]:
+        """Find the slots of an exact word, ascending."""
+        parts = [*self.segment.exact(word, self.kinds), *self.tail.exact(word, self.count, self.kinds)]
+        filled = [part for part in parts if len(part)]
+        return np.sort(np.concatenate(filled)) if len(filled) > 1 else (filled or parts)[0]
 
-def distinct(
-    counts: NDArray[np.int64], slots: NDArray[np.int64], columns: NDArray[np.int64], kinds: Kinds
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint16]]:
-    """Make postings of occurrences: `counts` occurrences a word, each with its slot and field; a slot below 0
-    is left out. Answers postings a word, slots and kinds."""
-    words = np.repeat(np.arange(len(counts)), counts)
-    kept = slots >= 0
-    words, slots, columns = words[kept], slots[kept], columns[kept]
-    if not len(slots):
-        return np.zeros(len(counts), np.int64), np.empty(0, np.int32), np.empty(0, np.uint16)
-    first = np.empty(len(slots), np.bool_)
-    first[0] = True
-    np.not_equal(slots[1:], slots[:-1], out=first[1:])
-    first[1:] |= words[1:] != words[:-1]
-    starts = np.flatnonzero(first)
-    # 21 bits a field: a record has fewer words.
-    packed = np.add.reduceat(np.int64(1) << (21 * columns), starts)
-    combinations, inverse = np.unique(packed, return_inverse=True)
-    mask = (1 << 21) - 1
-    numbers = [
-        kinds.number((int(value & mask), int(value >> 21 & mask), int(value >> 42))) for value in combinations
-    ]
-    return (
-        np.bincount(words[starts], minlength=len(counts)),
-        slots[starts].astype(np.int32),
-        np.array(numbers, np.uint16)[inverse],
-    )
+    def exact_at_most(self, word: str) -> int:
+        """Bound the number of slots of an exact word, without looking at them."""
+        return self.segment.exact_at_most(word) + self.tail.exact_at_most(word)
 
-
-def document_kinds(fields: Iterable[str], kinds: Kinds) -> dict[str, int]:
-    """Count the words of an analysed document's fields."""
-    counts: dict[str, list[int]] = {}
-    for number, text in enumerate(fields):
-        for word in text.split():
-            counts.setdefault(word, [0, 0, 0])[number] += 1
-    return {word: kinds.number((count[0], count[1], count[2])) for word, count in counts.items()}
+    def beginning(self, start: str) -> list[NDArray[np.int32]]:
+        """Find the slots of words that start so, and, where `start` is marked, of exact words: in parts; a
+        slot can come again."""
+        if start.startswith(EXACT_MARK):
+            start = start[len(EXACT_MARK) :]
+            late = self.tail.exact_beginning(start, self.count, self.kinds)
+            return [*self.segment.exact_beginning(start, self.kinds), *late]
+        return [self.segment.beginning(start), *self.tail.beginning(start, self.count)]

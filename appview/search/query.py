@@ -48,6 +48,11 @@ class Prefix:
 
     text: str
 
+    @property
+    def starts(self) -> tuple[str, str]:
+        """What exact words (marked) and words start with."""
+        return EXACT_MARK + self.text, self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def best(scores: NDArray[np.floating], count: int, limit: int = MAX_CANDIDATES) 
 
 
 def positions_in(
-    ids: NDArray[np.int64], wanted: NDArray[np.int64]
+    ids: NDArray[np.integer[Any]], wanted: NDArray[np.integer[Any]]
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Find `wanted` in the sorted `ids`: positions, and whether each is there (its position means nothing
     where it is not)."""

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from appview.search import keyword
-from appview.search.chunks import EXACT_MARK, PREFIX_MARK
-from appview.search.ranking import best, positions_in
+from appview.search.chunks import PREFIX_MARK
+from appview.search.ranking import best
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appview.memory.search_reads import SearchReads
     from appview.search.deadline import Deadline
     from appview.search.query import Question
     from appview.search.view import View
@@ -48,7 +47,6 @@ class KeywordsInMemory:
     def __init__(
         self,
         view: View,
-        reads: SearchReads,
         question: Question,
         corpus: Mask | None,
         deadline: Deadline,
@@ -56,7 +54,6 @@ class KeywordsInMemory:
     ) -> None:
         self._view = view
         self._settings = settings
-        self._reads = reads
         self._corpus = corpus
         self._deadline = deadline
         lengths = view.lengths if corpus is None else view.lengths[corpus]
@@ -153,7 +150,10 @@ class KeywordsInMemory:
                 heaviest = float(found.peak @ keyword.FIELD_WEIGHTS[: len(found.peak)])
                 terms.append(self._term(name, found.slots, found.kinds, heaviest))
         for prefix in question.prefixes:
-            for start in (EXACT_MARK + prefix.text, prefix.text):
+            if self._deadline.passed():
+                self.approximate = True
+                break
+            for start in prefix.starts:
                 slots = self._beginning(start)
                 terms.append(self._term(start + PREFIX_MARK, slots, None, 1.0))
         there = [term for term in terms if term is not None]
@@ -163,17 +163,11 @@ class KeywordsInMemory:
         return tuple(sorted(rarer or there, key=lambda term: (len(term.slots), term.name)))
 
     def _beginning(self, start: str) -> NDArray[np.int32]:
-        """Find the facts of the corpus that hold a word with a beginning. What is hidden takes none of the
-        budget."""
-        limit = None if self._corpus is not None else keyword.MAX_OCCURRENCES
-        ids = self._reads.postings_of_prefix(start, limit).ids
-        if self._corpus is not None:
-            mask = self._corpus
-            positions, there = positions_in(self._view.ids, ids)
-            there &= mask[positions]
-            ids = ids[there][: keyword.MAX_OCCURRENCES]
-        self.approximate |= len(ids) == keyword.MAX_OCCURRENCES
-        return self._view.slots(np.unique(ids)).astype(np.int32)
+        """Find the slots that hold a word with a beginning, ascending."""
+        mark = np.zeros(self._view.count, np.bool_)
+        for slots in self._view.words.beginning(start):
+            mark[slots] = True
+        return np.flatnonzero(mark).astype(np.int32)
 
     def _term(
         self, name: str, slots: NDArray[np.int32], kinds: NDArray[np.uint16] | None, heaviest: float

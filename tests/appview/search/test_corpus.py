@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from appview.memory.scope import EVERYTHING, Attribute, Exact, Scope, Subtree
 from appview.memory.search_reads import SearchReads
-from appview.search import keyword
+from appview.search import keyword, own_words
 from appview.search.analysis import ANALYSIS
 from appview.search.corpus import Corpus, CorpusCache, read_corpus
 from appview.search.derived import MAX_CACHE_BYTES, ViewCache
 from appview.search.engine import Searcher, SearchRequest
+from appview.search.own_words import MAX_KEPT_WORDS
 from appview.search.ranking import positions_in
 from appview.search.tuning import read_tuning
 from tests.appview.search.support import BOB, Doc, Filler, halves
@@ -104,16 +105,19 @@ async def test_whoever_reads_an_older_state_does_not_push_out_the_newer(space: F
     assert (await corpora(space.store, cache, OPEN))[0] is newer
 
 
-@pytest.mark.parametrize("memory", [0, MAX_CACHE_BYTES])  # without room for a view the file answers
+# Without room for a view the file answers: by its index, or by the words of the facts that are shown.
+@pytest.mark.parametrize(("memory", "kept"), [(0, 0), (0, MAX_KEPT_WORDS), (MAX_CACHE_BYTES, 0)])
 @pytest.mark.parametrize("budget", [3, 10, 40, 1_000])
 @pytest.mark.parametrize(
     "text",
     ["the tomato", "the", "tomato rain moon the secret", "to* se*", "the -rain", '"the moon" tomato', "5"],
 )
 async def test_who_may_read_all_by_rules_is_answered_as_who_may_read_all(
-    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, memory: int
+    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, memory: int, kept: int
 ) -> None:
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
+    monkeypatch.setattr(own_words, "MAX_KEPT_WORDS", kept)
+    monkeypatch.setattr(own_words, "OCCURRENCES_A_WORD", 10**9)
     await space.add(*DOCS)
     searcher = Searcher(cache=ViewCache(ANALYSIS, memory), tuning=read_tuning("common_facts=4"))
     request = SearchRequest(text, halves(1, 0, 0, 0), limit=50)
@@ -122,18 +126,27 @@ async def test_who_may_read_all_by_rules_is_answered_as_who_may_read_all(
         assert await searcher.search(space.store, request, ALL_BUT_NOTHING) == whole
 
 
-@pytest.mark.parametrize("memory", [0, MAX_CACHE_BYTES])  # without room for a view the file answers
+# Without room for a view the file answers: by its index, or by the words of the facts that are shown.
+@pytest.mark.parametrize(("memory", "kept"), [(0, 0), (0, MAX_KEPT_WORDS), (MAX_CACHE_BYTES, 0)])
 @pytest.mark.parametrize("budget", [3, 10, 40, 1_000])
 @pytest.mark.parametrize(
     "text", ["the tomato", "the", "tomato rain moon the secret", "to* se*", "secret", "the rain"]
 )
 @pytest.mark.parametrize("scope", [OPEN, NOT_SECRET, Scope(frozenset({Attribute("owner", BOB)}))])
 async def test_budgets_and_common_words_are_those_of_what_is_shown(
-    space: Filler, monkeypatch: pytest.MonkeyPatch, text: str, budget: int, memory: int, scope: Scope
+    space: Filler,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    budget: int,
+    memory: int,
+    kept: int,
+    scope: Scope,
 ) -> None:
     """Facts outside of the scope come, change and go: the answer stays, with statistics that are kept and
     with fresh ones."""
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
+    monkeypatch.setattr(own_words, "MAX_KEPT_WORDS", kept)
+    monkeypatch.setattr(own_words, "OCCURRENCES_A_WORD", 10**9)
     await space.add(*DOCS)
     searcher = Searcher(cache=ViewCache(ANALYSIS, memory), tuning=read_tuning("common_facts=2"))
     request = SearchRequest(text, mode="keyword", limit=50)

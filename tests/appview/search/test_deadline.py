@@ -88,12 +88,12 @@ async def test_each_arm_gives_what_it_has_when_time_is_over(space: Filler, cache
 async def test_a_slow_reader_ends_at_the_deadline(
     space: Filler, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await space.add("moon", "soil")
+    await space.add("moon", "the soil")
 
     def slow(self: SearchReads, *_: object) -> object:
         return self.connection.execute(ENDLESS).fetchone()
 
-    request = SearchRequest('moon "soil"', EAST)
+    request = SearchRequest('moon "the soil"', EAST)
     monkeypatch.setattr(SearchReads, "phrase", slow)
     late = Searcher(cache=searcher._cache, seconds=0.1)
     before = monotonic()

@@ -23,7 +23,7 @@ from appview.control import Control
 from appview.memory.pool import SpacePool
 from appview.memory.scope import Attribute, Exact, Subtree
 from appview.memory.values import Put, Refuse, RepoUpdate
-from appview.search import keyword, words_in_memory
+from appview.search import keyword, own_words, words_in_memory
 from appview.search.analysis import ANALYSIS
 from appview.search.derived import MAX_CACHE_BYTES, ViewCache
 from appview.search.engine import Searcher
@@ -373,16 +373,21 @@ async def pages(twin: Twin, method: str, parameters: dict[str, Any]) -> list[Any
     return found
 
 
-IN_MEMORY: Final = [(keyword.MAX_OCCURRENCES, MAX_CACHE_BYTES), (25, MAX_CACHE_BYTES)]
-IN_FILES: Final = [(25, 0), (keyword.MAX_OCCURRENCES, 0)]
+# From memory, and from the file: by its index, or by the words of what is shown.
+IN_MEMORY: Final = [(keyword.MAX_OCCURRENCES, MAX_CACHE_BYTES, 0), (25, MAX_CACHE_BYTES, 0)]
+IN_FILES: Final = [
+    (25, 0, 0),
+    (25, 0, own_words.MAX_KEPT_WORDS),
+    (keyword.MAX_OCCURRENCES, 0, own_words.MAX_KEPT_WORDS),
+]
 CASES: Final = [
     *(pytest.param(DENIES, *limits, id=f"denied-{limits}") for limits in (*IN_MEMORY, *IN_FILES)),
     *(pytest.param(ALLOWS, *limits, id=f"allowed-{limits}") for limits in (*IN_MEMORY, *IN_FILES)),
-    *(pytest.param(FORMER, *limits, id=f"former-{limits}") for limits in (IN_MEMORY[0], IN_FILES[0])),
+    *(pytest.param(FORMER, *limits, id=f"former-{limits}") for limits in (IN_MEMORY[0], *IN_FILES[:2])),
 ]
 
 
-@pytest.mark.parametrize(("rules", "budget", "memory"), CASES)
+@pytest.mark.parametrize(("rules", "budget", "memory", "kept"), CASES)
 async def test_answers_are_the_same_bytes(
     tmp_path: Path,
     settings: Settings,
@@ -391,8 +396,10 @@ async def test_answers_are_the_same_bytes(
     rules: list[Permission],
     budget: int,
     memory: int,
+    kept: int,
 ) -> None:
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
+    monkeypatch.setattr(own_words, "MAX_KEPT_WORDS", kept)
     monkeypatch.setattr(words_in_memory, "MAX_POSTINGS", budget)
     async with (
         appview(tmp_path / "a", settings, executor, whole=False, rules=rules, memory=memory) as without,

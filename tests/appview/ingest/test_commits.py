@@ -17,7 +17,7 @@ from tests.network.synthetic.blocks import car, cid_of, encode
 
 MEMORY = "garden.engram.memory"
 POST = "app.bsky.feed.post"
-NOW = time.time_ns() // 1000
+NOW = time.time_ns() // 1000 + 3_600_000_000  # later than any rev that is made here, however late that is
 
 REASONS = {
     "wrong-key": "bad-signature",

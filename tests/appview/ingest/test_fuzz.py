@@ -25,7 +25,7 @@ from tests.network.synthetic import Account, Write
 from tests.network.synthetic.blocks import CID, encode
 
 MEMORY = "garden.engram.memory"
-NOW = time.time_ns() // 1000
+NOW = time.time_ns() // 1000 + 3_600_000_000  # later than any rev that is made here, however late that is
 
 ACCOUNT = Account("alice.test", pds="https://pds.example.com")
 for _number in range(20):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MEMORY = "garden.engram.memory"
 POST = "app.bsky.feed.post"
-NOW = time.time_ns() // 1000
+NOW = time.time_ns() // 1000 + 3_600_000_000  # later than any rev that is made here, however late that is
 
 
 def planted(count: int = 60) -> Account:

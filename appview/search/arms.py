@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+    Scores = NDArray[np.float64]
 
 _NO_FILTERS: Final = Filters()
 
@@ -87,12 +88,12 @@ class Arms(Protocol):
         """List the `count` nearest facts, and those as near as the last."""
         ...
 
-    def keyword_scores(self, ids: Ids) -> dict[int, float]:
-        """Score facts by words; `with_words` came first."""
+    def keyword_scores(self, ids: Ids) -> Scores:
+        """Score facts, ascending, by words; `with_words` came first."""
         ...
 
-    def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
-        """Measure facts, ascending, against a vector."""
+    def cosines(self, vector: QueryVector, ids: Ids) -> Scores:
+        """Measure facts, ascending, against a vector; NaN where a fact's own cannot be read."""
         ...
 
     def readable(self, ids: Ids) -> Ids:
@@ -217,14 +218,17 @@ class ArmsOfFile:
     def near(self, vector: QueryVector, count: int) -> Ids:
         return vectors.nearest(self._reads, vector, self._narrowed, count)
 
-    def keyword_scores(self, ids: Ids) -> dict[int, float]:
+    def keyword_scores(self, ids: Ids) -> Scores:
         if self._keyword is None or self._corpus is None:
-            return dict.fromkeys(ids.tolist(), 0.0)
+            return np.zeros(len(ids))
         positions, _ = positions_in(self._corpus.ids, ids)
-        return dict(zip(ids.tolist(), self._keyword.scores[positions].tolist(), strict=True))
+        return self._keyword.scores[positions]
 
-    def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
-        return vectors.measure(vector, *self._reads.embeddings(ids))
+    def cosines(self, vector: QueryVector, ids: Ids) -> Scores:
+        found, read = self._reads.embeddings(ids)
+        measured = np.full(len(ids), np.nan)
+        measured[positions_in(ids, found)[0]] = vectors.cosines(vector, read)
+        return measured
 
     def readable(self, ids: Ids) -> Ids:
         corpus = self._corpus
@@ -317,14 +321,13 @@ class ArmsInMemory:
         self._cut |= not complete
         return self._view.ids[slots]
 
-    def keyword_scores(self, ids: Ids) -> dict[int, float]:
+    def keyword_scores(self, ids: Ids) -> Scores:
         if self._keyword is None:
-            return dict.fromkeys(ids.tolist(), 0.0)
-        scores = self._keyword.scores(self._view.slots(ids))
-        return dict(zip(ids.tolist(), scores.tolist(), strict=True))
+            return np.zeros(len(ids))
+        return self._keyword.scores(self._view.slots(ids))
 
-    def cosines(self, vector: QueryVector, ids: Ids) -> dict[int, float]:
-        return vectors.measure(vector, ids, self._view.matrix[self._view.slots(ids)])
+    def cosines(self, vector: QueryVector, ids: Ids) -> Scores:
+        return vectors.cosines(vector, self._view.matrix[self._view.slots(ids)])
 
     def readable(self, ids: Ids) -> Ids:
         slots = self._view.slots(ids)

@@ -1,4 +1,4 @@
-"""Context: what stands around a fact. Pure functions of numbers.
+"""Context: what stands around a fact. Pure functions of arrays.
 
 Memories come in sequences: turns of a talk, notes of one piece of work. The answer to a question often stands
 beside the memory that shares its words. So a candidate's score takes part in how well the facts written just
@@ -10,13 +10,22 @@ neither up nor down among them; where no candidate has any, context takes no par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from appview.search.fusion import Component, Ranked
+import numpy as np
+
+from appview.search.ranking import positions_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appview.search.fusion import Fused
+
+    Scores = NDArray[np.float64]
+    Ids = NDArray[np.int64]
 
 # See docs/evaluation.md for what these are worth.
 CONTEXT_WEIGHT: Final = 0.5  # beside the arms, which together count 1
@@ -38,41 +47,25 @@ class ContextSettings:
 
 
 def with_context(
-    ranked: Sequence[Ranked],
-    neighbours: Mapping[int, Sequence[int]],
-    scores: Mapping[int, float],
-    weight: float,
-) -> list[Ranked]:
-    """Join the scores of candidates with the fused `scores` of their neighbours; a neighbour without one is
-    passed over."""
-    known = {
-        candidate.id: [scores[id_] for id_ in neighbours.get(candidate.id, ()) if id_ in scores]
-        for candidate in ranked
-    }
-    around = {id_: _mean(values) for id_, values in known.items() if values}
-    if not around or weight <= 0.0:
-        return list(ranked)
-    usual = _mean(list(around.values()))
-    joined = []
-    for candidate in ranked:
-        value = around.get(candidate.id, usual)
-        share = weight / (1.0 + weight)
-        context = Component(value, value, share, share * value)
-        keyword = _scaled(candidate.keyword, 1.0 - share)
-        vector = _scaled(candidate.vector, 1.0 - share)
-        score = context.contribution
-        score += keyword.contribution if keyword else 0.0
-        score += vector.contribution if vector else 0.0
-        joined.append(Ranked(candidate.id, score, keyword, vector, candidate.signals, context))
-    return joined
-
-
-def _scaled(component: Component | None, share: float) -> Component | None:
-    if component is None:
-        return None
-    weight = component.weight * share
-    return Component(component.raw, component.normalised, weight, weight * component.normalised)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    fused: Fused, around: Mapping[int, Sequence[int]], beside: Ids, scores: Scores, weight: float
+) -> Fused:
+    """Join the scores of candidates with those of the facts `around` each. `scores` are the fused ones of the
+    facts `beside`, ascending; a neighbour that is not there, or of which nothing is known (NaN), is passed
+    over."""
+    if weight <= 0.0:
+        return fused
+    near = [around.get(id_, ()) for id_ in fused.ids.tolist()]
+    ids = np.array([id_ for group in near for id_ in group], np.int64)
+    whose = np.repeat(np.arange(len(near)), [len(group) for group in near])
+    positions, there = positions_in(beside, ids)
+    values = scores[positions[there]]
+    known = ~np.isnan(values)
+    owners = whose[there][known]
+    counts = np.bincount(owners, minlength=len(near))
+    has = counts > 0
+    if not has.any():
+        return fused
+    means = np.bincount(owners, values[known], minlength=len(near))[has] / counts[has]
+    context = np.full(len(near), sum(means.tolist()) / len(means))
+    context[has] = means
+    return replace(fused, context=context, share=weight / (1.0 + weight))

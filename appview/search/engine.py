@@ -299,8 +299,12 @@ class _Search:
         ids = np.unique(np.concatenate(list(candidates.values())))
         # What is left takes as long as the answer is long, so the deadline lets it be.
         judge = Judge(self._arms, self._request, self._tuning, self._weights, by_words, near)
-        ranked = judge.ranked(ids)
-        ranked = blend(ranked, self._measures(ranked, now), self._request.mix, self._own_weights)
+        fused = judge.fused(ids)
+        if self._request.mix.has_signals:
+            ranked = fused.ranked()
+            ranked = blend(ranked, self._measures(ranked, now), self._request.mix, self._own_weights)
+        else:
+            ranked = fused.ranked(None if self._request.collapse else self._request.limit)
         showing = Showing(
             self._reads,
             self._analysis,
@@ -313,7 +317,7 @@ class _Search:
             showing.hits(ranked, self._arms.terms, candidates),
             self._mode,
             approximate=self._late or self._arms.approximate,
-            trace=self._trace(candidates, len(ranked)) if self._request.explain else None,
+            trace=self._trace(candidates, len(fused)) if self._request.explain else None,
         )
 
     def _measures(self, ranked: Sequence[Ranked], now: int) -> Mapping[Signal, Mapping[int, Measure]]:

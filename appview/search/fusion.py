@@ -1,4 +1,4 @@
-"""Putting the two arms together. Pure functions of numbers.
+"""Putting the two arms together. Pure functions of arrays.
 
 Convex fusion, the default: each arm's raw scores are brought to 0..1 over the candidates, and a candidate's
 score is their weighted sum. Rank fusion: positions are brought to 0..1 instead, for arms whose raw scores
@@ -8,11 +8,18 @@ sum to the score.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Scores = NDArray[np.float64]
+    Ids = NDArray[np.int64]
 
 Method = Literal["convex", "rank"]
 RANK_CONSTANT: Final = 10.0  # rank fusion; on talk over months 10 finds more than the customary 60
@@ -63,112 +70,131 @@ class Ranked:
 @dataclass(frozen=True, slots=True)
 class Scale:
     """Brings raw scores to 0..1: `lowest` and what is below is 0, `highest` and what is above is 1. Where the
-    two are equal there is nothing to tell scores apart by, and all have `flat`."""
+    two are equal there is nothing to tell scores apart by, and all have `flat`; what is unknown (NaN) has
+    0."""
 
     lowest: float
     highest: float
     flat: float
 
     @classmethod
-    def of_keyword(cls, raw: Mapping[int, float]) -> Scale:
+    def of_keyword(cls, raw: Scores) -> Scale:
         """Scale BM25 scores: the best is 1, and no matching word is a genuine 0."""
-        return cls(0.0, max(raw.values(), default=0.0), flat=0.0)
+        return cls(0.0, float(raw.max(initial=0.0)), flat=0.0)
 
     @classmethod
-    def of_vector(cls, raw: Mapping[int, float]) -> Scale:
+    def of_vector(cls, raw: Scores) -> Scale:
         """Scale cosines: the best is 1, the lowest is 0."""
-        return cls(min(raw.values(), default=0.0), max(raw.values(), default=0.0), flat=1.0)
+        known = raw[~np.isnan(raw)]
+        if not len(known):
+            return cls(0.0, 0.0, flat=1.0)
+        return cls(float(known.min()), float(known.max()), flat=1.0)
 
-    def __call__(self, score: float) -> float:
-        """Scale one score."""
+    def __call__(self, raw: Scores) -> Scores:
+        """Scale scores."""
         spread = self.highest - self.lowest
         if spread <= 0.0:
-            return self.flat
-        return min(max((score - self.lowest) / spread, 0.0), 1.0)
+            return np.where(np.isnan(raw), 0.0, self.flat)
+        return np.nan_to_num(np.clip((raw - self.lowest) / spread, 0.0, 1.0), copy=False)
 
 
-def normalise_keyword(raw: Mapping[int, float]) -> dict[int, float]:
-    """Bring BM25 scores to 0..1 over the candidates."""
-    scale = Scale.of_keyword(raw)
-    return {id_: scale(score) for id_, score in raw.items()}
-
-
-def normalise_vector(raw: Mapping[int, float]) -> dict[int, float]:
-    """Bring cosines to 0..1 over the candidates."""
-    scale = Scale.of_vector(raw)
-    return {id_: scale(score) for id_, score in raw.items()}
-
-
-def normalise_ranks(
-    raw: Mapping[int, float], constant: float = RANK_CONSTANT, *, zero: bool = False
-) -> dict[int, float]:
+def by_rank(raw: Scores, constant: float = RANK_CONSTANT, *, zero: bool = False) -> Scores:
     """Bring positions to 0..1: `(constant + 1) / (constant + position)`, so that the first is 1. Equal scores
-    share the best of their positions; `zero`: what scores 0 was not found and has 0."""
-    positions: dict[float, int] = {}
-    for position, score in enumerate(sorted(raw.values(), reverse=True), start=1):
-        positions.setdefault(score, position)
-    return {
-        id_: 0.0 if zero and score <= 0.0 else (constant + 1.0) / (constant + positions[score])
-        for id_, score in raw.items()
-    }
-
-
-def fuse(
-    keyword: Mapping[int, float] | None,
-    vector: Mapping[int, float] | None,
-    weights: Weights,
-    method: Method = "convex",
-) -> list[Ranked]:
-    """Fuse the raw scores of one set of candidates, known to every arm that ran; the order is not decided.
-
-    An arm that did not run is None, and the other one decides alone.
-    """
-    fused = Fused.of(keyword, vector, weights, method)
-    return [fused.ranked(id_) for id_ in (keyword if keyword is not None else vector or {})]
+    share the best of their positions; `zero`: what scores 0 was not found and has 0. So has what is
+    unknown (NaN)."""
+    known = ~np.isnan(raw)
+    positions = 1.0 + np.searchsorted(np.sort(-raw[known]), -raw)
+    return np.where(known & ~(zero & (raw <= 0.0)), (constant + 1.0) / (constant + positions), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """The arms' scores of one set of candidates, raw and brought to 0..1, before any is written out."""
+    """The scores of one set of candidates, by position: what the arms gave, raw and brought to 0..1. An arm
+    that did not run is None, and the other one decides alone; what an arm does not know of one is NaN.
 
-    keyword: Mapping[int, float] | None
-    vector: Mapping[int, float] | None
-    by_keyword: Mapping[int, float]
-    by_vector: Mapping[int, float]
+    `context` is what the facts around each are worth, with its `share` in every score.
+    """
+
+    ids: Ids
+    keyword: Scores | None
+    vector: Scores | None
+    by_keyword: Scores
+    by_vector: Scores
     weights: tuple[float, float]
+    context: Scores | None = None
+    share: float = 0.0
 
     @classmethod
     def of(
         cls,
-        keyword: Mapping[int, float] | None,
-        vector: Mapping[int, float] | None,
+        ids: Ids,
+        keyword: Scores | None,
+        vector: Scores | None,
         weights: Weights,
         method: Method = "convex",
     ) -> Fused:
         """Bring scores to one scale."""
         shares = weights.scaled() if keyword is not None and vector is not None else (1.0, 1.0)
+        words = keyword if keyword is not None else np.zeros(len(ids))
+        cosines = vector if vector is not None else np.full(len(ids), np.nan)
         if method == "rank":
-            by_keyword, by_vector = normalise_ranks(keyword or {}, zero=True), normalise_ranks(vector or {})
+            by_keyword, by_vector = by_rank(words, zero=True), by_rank(cosines)
         else:
-            by_keyword, by_vector = normalise_keyword(keyword or {}), normalise_vector(vector or {})
-        return cls(keyword, vector, by_keyword, by_vector, shares)
+            by_keyword, by_vector = Scale.of_keyword(words)(words), Scale.of_vector(cosines)(cosines)
+        return cls(ids, keyword, vector, by_keyword, by_vector, shares)
 
-    def score(self, id_: int) -> float:
-        """Give a candidate's score."""
-        words, meaning = self.by_keyword.get(id_, 0.0), self.by_vector.get(id_, 0.0)
-        return self.weights[0] * words + self.weights[1] * meaning
+    def __len__(self) -> int:
+        return len(self.ids)
 
-    def ranked(self, id_: int) -> Ranked:
-        """Write a candidate's score out, part by part."""
-        words = _component(self.keyword, self.by_keyword, self.weights[0], id_)
-        meaning = _component(self.vector, self.by_vector, self.weights[1], id_)
-        score = (words.contribution if words else 0.0) + (meaning.contribution if meaning else 0.0)
-        return Ranked(id_, score, words, meaning)
+    @property
+    def scores(self) -> Scores:
+        """The score of each: the sum of the contributions that `ranked` writes out."""
+        left = 1.0 - self.share
+        scores = self.share * self.context if self.context is not None else 0.0
+        scores = scores + (self.weights[0] * left) * self.by_keyword
+        return np.asarray(scores + (self.weights[1] * left) * self.by_vector)
+
+    def at(self, positions: NDArray[np.intp] | NDArray[np.bool_]) -> Fused:
+        """Leave some of the candidates, with the scores they have."""
+        return replace(
+            self,
+            ids=self.ids[positions],
+            keyword=None if self.keyword is None else self.keyword[positions],
+            vector=None if self.vector is None else self.vector[positions],
+            by_keyword=self.by_keyword[positions],
+            by_vector=self.by_vector[positions],
+            context=None if self.context is None else self.context[positions],
+        )
+
+    def ranked(self, count: int | None = None) -> list[Ranked]:
+        """Write candidates out, part by part, in no order: those with the `count` highest scores and those
+        equal to the last of them, or all."""
+        scores = self.scores
+        chosen = np.arange(len(scores))
+        if count is not None and count < len(scores):
+            chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - count)[len(scores) - count])
+        left = 1.0 - self.share
+        keyword, vector = self.weights[0] * left, self.weights[1] * left
+        found = []
+        for place in chosen.tolist():
+            around = None
+            if self.context is not None:
+                value = float(self.context[place])
+                around = Component(value, value, self.share, self.share * value)
+            found.append(
+                Ranked(
+                    int(self.ids[place]),
+                    float(scores[place]),
+                    _component(self.keyword, self.by_keyword, keyword, place),
+                    _component(self.vector, self.by_vector, vector, place),
+                    context=around,
+                )
+            )
+        return found
 
 
-def _component(
-    raw: Mapping[int, float] | None, normalised: Mapping[int, float], weight: float, id_: int
-) -> Component | None:
-    if raw is None or id_ not in raw:
+def _component(raw: Scores | None, normalised: Scores, weight: float, place: int) -> Component | None:
+    if raw is None or np.isnan(raw[place]):
         return None
-    return Component(raw[id_], normalised[id_], weight, weight * normalised[id_])
+    value = float(normalised[place])
+    return Component(float(raw[place]), value, weight, weight * value)

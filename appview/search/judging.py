@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from appview.search.context import with_context
-from appview.search.fusion import Fused, Scale, fuse
+from appview.search.fusion import Fused, Scale
+from appview.search.ranking import positions_in
 from appview.search.vector import too_far
 
 if TYPE_CHECKING:
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appview.search.arms import Arms
-    from appview.search.fusion import Ranked, Weights
+    from appview.search.fusion import Weights
     from appview.search.tuning import Tuning
     from appview.search.values import SearchRequest
     from appview.search.vector import QueryVector
+
+    Ids = NDArray[np.int64]
+    Scores = NDArray[np.float64]
 
 MIN_RERANKED: Final = 50  # ours, candidates whose context is looked at; where it counts, others are no hits
 RERANKED_A_HIT: Final = 2
@@ -38,43 +43,45 @@ class Judge:
     by_words: bool
     vector: QueryVector | None
 
-    def ranked(self, ids: NDArray[np.int64]) -> list[Ranked]:
-        """Fuse what the arms say of candidates, and, where both speak, what stands around them."""
+    def fused(self, ids: Ids) -> Fused:
+        """Fuse what the arms say of candidates, ascending, and, where both speak, what stands around them."""
         tuning = self.tuning
-        words, cosines = self._words(ids), self._cosines(ids)
+        words = self.arms.keyword_scores(ids) if self.by_words else None
+        cosines = self.arms.cosines(self.vector, ids) if self.vector is not None else None
         if cosines is not None:
-            far = too_far(cosines, words or {}, tuning.floor, tuning.cut)
-            cosines = {id_: cosine for id_, cosine in cosines.items() if id_ not in far}
-            words = None if words is None else {id_: score for id_, score in words.items() if id_ not in far}
-        if words is None or cosines is None or tuning.context.weight <= 0.0:
-            return fuse(words, cosines, self.weights, tuning.method)
-        fused = Fused.of(words, cosines, self.weights, tuning.method)
-        kept = sorted(words, key=lambda id_: (-fused.score(id_), id_))
-        kept = kept[: max(MIN_RERANKED, RERANKED_A_HIT * self.request.limit)]
-        around = self._around(kept)
-        beside = np.setdiff1d(_together(around.get(id_, ()) for id_ in kept[:JOINED]), list(words))
-        beside = self.arms.found_among(beside)
-        if len(beside):
-            words |= self._words(beside) or {}
-            cosines |= self._cosines(beside) or {}
-            fused = Fused.of(words, cosines, self.weights, tuning.method)
-            around |= self._around(beside.tolist())
-        ranked = [fused.ranked(id_) for id_ in words if id_ in around]
-        near = _together(around.values())
-        near_words, near_cosines = self._words(near) or {}, self._cosines(near) or {}
+            kept = ~too_far(cosines, words, tuning.floor, tuning.cut)
+            if words is None:
+                kept &= ~np.isnan(cosines)
+            ids, cosines = ids[kept], cosines[kept]
+            words = None if words is None else words[kept]
+        fused = Fused.of(ids, words, cosines, self.weights, tuning.method)
+        if words is None or cosines is None or self.vector is None or tuning.context.weight <= 0.0:
+            return fused
+        return self._in_context(fused, words, cosines, self.vector)
+
+    def _in_context(self, fused: Fused, words: Scores, cosines: Scores, vector: QueryVector) -> Fused:
+        ids, limit = fused.ids, max(MIN_RERANKED, RERANKED_A_HIT * self.request.limit)
+        best = ids[np.lexsort((ids, -fused.scores))[:limit]].tolist()
+        around = self._around(best)
+        beside = _apart([around.get(id_, ()) for id_ in best[:JOINED]], ids)
+        joined = self.arms.found_among(beside)
+        if len(joined):
+            around |= self._around(joined.tolist())
+        # Measured at once: what stands around, and what of it becomes a candidate.
+        new = _apart([joined.tolist(), *around.values()], ids)
+        every = np.concatenate((ids, new))
+        in_order = np.argsort(every)
+        every = every[in_order]
+        words = np.concatenate((words, self.arms.keyword_scores(new)))[in_order]
+        cosines = np.concatenate((cosines, self.arms.cosines(vector, new)))[in_order]
+        ours = positions_in(ids, every)[1] | positions_in(joined, every)[1]
+        fused = Fused.of(every[ours], words[ours], cosines[ours], self.weights, self.tuning.method)
+        fused = fused.at(positions_in(np.array(sorted(around), np.int64), fused.ids)[1])
         by_keyword, by_vector = self.weights.scaled()
-        of_keyword, of_vector = Scale.of_keyword(words), Scale.of_vector(cosines)
-        scores = {
-            id_: by_keyword * of_keyword(near_words[id_]) + by_vector * of_vector(near_cosines[id_])
-            for id_ in near_cosines
-        }
-        return with_context(ranked, around, scores, tuning.context.weight)
-
-    def _words(self, ids: NDArray[np.int64]) -> dict[int, float] | None:
-        return self.arms.keyword_scores(ids) if self.by_words else None
-
-    def _cosines(self, ids: NDArray[np.int64]) -> dict[int, float] | None:
-        return self.arms.cosines(self.vector, ids) if self.vector is not None else None
+        of_keyword, of_vector = Scale.of_keyword(words[ours]), Scale.of_vector(cosines[ours])
+        near = by_keyword * of_keyword(words) + by_vector * of_vector(cosines)
+        near[np.isnan(cosines)] = np.nan
+        return with_context(fused, around, every, near, self.tuning.context.weight)
 
     def _around(self, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
         """Find the neighbours of facts; what is left out of the answer stands beside nothing."""
@@ -82,5 +89,7 @@ class Judge:
         return self.arms.neighbours(ids, settings.reach, settings.gap)
 
 
-def _together(groups: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:
-    return np.unique(np.array([id_ for group in groups for id_ in group], np.int64))
+def _apart(groups: Iterable[Sequence[int]], ids: Ids) -> Ids:
+    """List the facts of groups that are not among `ids`; both ascend."""
+    together = np.array(sorted(set(chain.from_iterable(groups))), np.int64)
+    return together[~positions_in(ids, together)[1]]

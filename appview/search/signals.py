@@ -65,6 +65,11 @@ class Mix:
             "links": self.links,
         }
 
+    @property
+    def has_signals(self) -> bool:
+        """Tell whether anything counts beside the arms."""
+        return any(self.signals.values())
+
     def arms(self, own: Weights) -> Weights:
         """Tell how the arms share; a searcher's own way where both would be 0."""
         keyword, vector = self._arms(own)

@@ -18,8 +18,6 @@ from appview.search.ranking import best
 from lexicons.embeddings import decode_unit_vector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from appview.memory.scope import Scope
@@ -65,7 +63,7 @@ def nearest(reads: SearchReads, vector: QueryVector, narrowed: Narrowed, count: 
         return _ids(reads.nearest(vector.unit.tobytes(), count))
     if len(ids) <= MAX_MEASURED_ROWS or narrowed.by_phrases:
         found, vectors = reads.embeddings(ids)
-        return found[best(_cosines(vector, vectors), count)]
+        return found[best(cosines(vector, vectors), count)]
     return _ids(reads.nearest(vector.unit.tobytes(), count, narrowed.scope, narrowed.filters))
 
 
@@ -89,11 +87,11 @@ def nearest_in_memory(
             (clusters.near(vector.unit, max(clusters.reach, REACH_A_HIT * count), mask), late)
         )
     elif left > GATHER_SHARE * view.count:
-        cosines = dot_products(vector.half, view.matrix) * view.inverses * inverse
+        products = dot_products(vector.half, view.matrix) * view.inverses * inverse
         if mask is None:
-            return best(cosines, count), True
+            return best(products, count), True
         marked = np.flatnonzero(mask)
-        return marked[best(cosines[marked], count)], True
+        return marked[best(products[marked], count)], True
     else:
         slots = np.flatnonzero(mask) if mask is not None else np.arange(view.count)
     dots = picked_products(vector.half, view.matrix, slots, deadline.passed)
@@ -102,29 +100,28 @@ def nearest_in_memory(
     return seen[best(dots * view.inverses[seen] * inverse, count)], complete
 
 
-def measure(vector: QueryVector, ids: NDArray[np.int64], vectors: NDArray[np.float16]) -> dict[int, float]:
-    """Give the cosine of each fact to double precision: the same number from memory as from the file."""
-    return dict(zip(ids.tolist(), _cosines(vector, vectors).tolist(), strict=True))
-
-
 def length(vector: NDArray[np.float16]) -> float:
     """Measure the length of a vector."""
     return float(np.linalg.norm(vector.astype(np.float64)))
 
 
-def _cosines(vector: QueryVector, vectors: NDArray[np.float16]) -> NDArray[np.float64]:
+def cosines(vector: QueryVector, vectors: NDArray[np.float16]) -> NDArray[np.float64]:
+    """Measure vectors to double precision: the same numbers from memory as from the file."""
     wide = vectors.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     dots = np.einsum("ij,j->i", wide, vector.half.astype(np.float64))
     return np.asarray(dots / (lengths * length(vector.half)))
 
 
-def too_far(cosines: Mapping[int, float], words: Mapping[int, float], floor: float, cut: float) -> set[int]:
-    """Find what only its vector speaks for and what is not near: below `floor`, or below `cut` times
-    the nearest. Where nothing is near, meaning finds nothing."""
-    nearest_cosine = max(cosines.values(), default=0.0)
-    least = max(floor, cut * nearest_cosine) if cut * nearest_cosine > 0.0 else floor
-    return {id_ for id_, cosine in cosines.items() if cosine < least and words.get(id_, 0.0) <= 0.0}
+def too_far(
+    cosines: NDArray[np.float64], words: NDArray[np.float64] | None, floor: float, cut: float
+) -> NDArray[np.bool_]:
+    """Mark what only its vector speaks for and what is not near: below `floor`, or below `cut` times the
+    nearest. Where nothing is near, meaning finds nothing. A cosine that is unknown (NaN) is not far."""
+    known = cosines[~np.isnan(cosines)]
+    share = cut * float(known.max(initial=0.0))
+    far = cosines < (max(floor, share) if share > 0.0 else floor)
+    return far if words is None else far & (words <= 0.0)
 
 
 def _ids(ids: list[int]) -> NDArray[np.int64]:

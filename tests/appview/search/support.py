@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from appview.memory.values import Delete, Put, RepoUpdate
 from appview.search.analysis import ANALYSIS
+from appview.search.fusion import Fused, Weights
 from appview.search.keyword import COMMON_FACTS, COMMON_SHARE, FIELD_WEIGHTS, K1, PIVOT_WORDS, B
 from lexicons.configs import Config
 from lexicons.embeddings import Embedding
@@ -19,9 +22,10 @@ from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did, Tid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from appview.memory.store import SpaceStore
+    from appview.search.fusion import Method, Ranked
 
 AUTHORITY, ALICE, BOB = Did("did:plc:authority"), Did("did:plc:alice"), Did("did:plc:bob")
 SPACE = SpaceUri.public(AUTHORITY)
@@ -116,3 +120,28 @@ def cosine(a: bytes, b: bytes) -> float:
     key = ModelKey("q", "sha256:q", len(a) // 2)
     left, right = Embedding(key, a).unit_vector(), Embedding(key, b).unit_vector()
     return math.fsum(x * y for x, y in zip(left, right, strict=True))
+
+
+def fused_of(
+    keyword: Mapping[int, float] | None,
+    vector: Mapping[int, float] | None,
+    weights: Weights = Weights(),  # noqa: B008 - a frozen value
+    method: Method = "convex",
+) -> Fused:
+    """Fuse what arms gave by id; what is missing of one is unknown."""
+    ids = list(keyword if keyword is not None else vector or {})
+    arms = [
+        None if arm is None else np.array([arm.get(id_, math.nan) for id_ in ids], np.float64)
+        for arm in (keyword, vector)
+    ]
+    return Fused.of(np.array(ids, np.int64), *arms, weights, method)
+
+
+def fuse(
+    keyword: Mapping[int, float] | None,
+    vector: Mapping[int, float] | None,
+    weights: Weights,
+    method: Method = "convex",
+) -> list[Ranked]:
+    """Fuse what arms gave by id, and write all out."""
+    return fused_of(keyword, vector, weights, method).ranked()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from appview.memory.scope import EVERYTHING, Attribute, Exact, Scope, Subtree
@@ -13,13 +15,14 @@ from appview.memory.superseding import Succession
 from appview.memory.values import Filters
 from appview.search.context import GAP_MICROS, ContextSettings, with_context
 from appview.search.engine import SearchRequest
-from appview.search.fusion import Component, Ranked
+from appview.search.fusion import Component, Fused
 from tests.appview.search.support import BOB, Doc, halves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from appview.search.engine import Searcher, SearchResult
+    from appview.search.fusion import Ranked
     from appview.sqlite import Connection
     from tests.appview.search.support import Filler
 
@@ -27,9 +30,18 @@ EAST = halves(1, 0, 0, 0)
 NORTH, SOUTH = (0.0, 1.0, 0.0, 0.0), (0.0, -1.0, 0.0, 0.0)
 
 
-def candidate(id_: int, keyword: float, vector: float) -> Ranked:
-    parts = (Component(keyword, keyword, 0.5, keyword / 2), Component(vector, vector, 0.5, vector / 2))
-    return Ranked(id_, (keyword + vector) / 2, *parts)
+def joined(
+    candidates: dict[int, tuple[float, float]],
+    around: dict[int, list[int]],
+    scores: dict[int, float],
+    weight: float,
+) -> list[Ranked]:
+    """Join candidates, whose scores from 0 to 1 are given, with their context."""
+    ids = np.array(list(candidates), np.int64)
+    keyword, vector = np.array(list(candidates.values())).T
+    fused = Fused(ids, keyword, vector, keyword, vector, (0.5, 0.5))
+    beside = np.array(list(scores), np.int64)
+    return with_context(fused, around, beside, np.array(list(scores.values())), weight).ranked()
 
 
 def minute(number: int, second: int = 0) -> str:
@@ -50,9 +62,7 @@ async def around(
 
 
 def test_a_score_takes_part_in_what_stands_around() -> None:
-    first, second = with_context(
-        [candidate(1, 1.0, 0.0), candidate(2, 0.0, 1.0)], {1: [7, 8], 2: [7]}, {7: 0.25, 8: 0.75}, 1.0
-    )
+    first, second = joined({1: (1.0, 0.0), 2: (0.0, 1.0)}, {1: [7, 8], 2: [7]}, {7: 0.25, 8: 0.75}, 1.0)
     assert first.context == Component(0.5, 0.5, 0.5, 0.25)
     assert first.score == pytest.approx(0.5 * 0.5 + 0.25)
     assert second.context is not None
@@ -67,19 +77,19 @@ def test_a_score_takes_part_in_what_stands_around() -> None:
 
 
 def test_unknown_is_the_mean_of_the_others_and_not_zero() -> None:
-    hits = with_context(
-        [candidate(1, 1.0, 1.0), candidate(2, 1.0, 1.0), candidate(3, 1.0, 1.0)],
-        {1: [7], 2: [8], 3: []},
-        {7: 0.2, 8: 0.6},
-        0.35,
-    )
+    three = dict.fromkeys((1, 2, 3), (1.0, 1.0))
+    hits = joined(three, {1: [7], 2: [8], 3: []}, {7: 0.2, 8: 0.6}, 0.35)
     assert [hit.context.raw if hit.context else None for hit in hits] == pytest.approx([0.2, 0.6, 0.4])
 
 
+def test_a_neighbour_of_which_nothing_is_known_is_passed_over() -> None:
+    hits = joined({1: (1.0, 1.0)}, {1: [6, 7, 8, 9]}, {7: 0.2, 8: math.nan, 9: 0.6}, 0.35)
+    assert [hit.context.raw if hit.context else None for hit in hits] == pytest.approx([0.4])
+
+
 def test_where_nothing_has_neighbours_context_takes_no_part() -> None:
-    alone = [candidate(1, 1.0, 0.5)]
-    assert with_context(alone, {1: ()}, {}, 0.35) == alone
-    assert with_context(alone, {1: [2]}, {2: 1.0}, 0.0) == alone
+    assert [hit.context for hit in joined({1: (1.0, 0.5)}, {1: []}, {7: 1.0}, 0.35)] == [None]
+    assert [hit.context for hit in joined({1: (1.0, 0.5)}, {1: [2]}, {2: 1.0}, 0.0)] == [None]
 
 
 @pytest.mark.parametrize("wrong", [{"weight": -0.1}, {"reach": 0}, {"gap": -1}, {"weight": float("nan")}])

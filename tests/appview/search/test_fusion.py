@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appview.search.fusion import Weights, fuse, normalise_keyword, normalise_ranks, normalise_vector
+from appview.search.fusion import Scale, Weights, by_rank
+from tests.appview.search.support import fuse, fused_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from appview.search.fusion import Method, Scores
 
 RAW = st.dictionaries(
     st.integers(1, 50),
@@ -17,20 +25,39 @@ RAW = st.dictionaries(
 )
 
 
+def scaled(scale: Callable[[Scores], Scale], *raw: float) -> list[float]:
+    scores = np.array(raw, np.float64)
+    return [float(score) for score in scale(scores)(scores)]
+
+
 def test_the_best_keyword_score_is_one_and_no_match_is_zero() -> None:
-    assert normalise_keyword({1: 8.0, 2: 2.0, 3: 0.0}) == {1: 1.0, 2: 0.25, 3: 0.0}
-    assert normalise_keyword({1: 0.0}) == {1: 0.0}
-    assert normalise_keyword({}) == {}
+    assert scaled(Scale.of_keyword, 8.0, 2.0, 0.0) == [1.0, 0.25, 0.0]
+    assert scaled(Scale.of_keyword, 0.0) == [0.0]
+    assert scaled(Scale.of_keyword) == []
 
 
 def test_cosines_spread_over_the_candidates() -> None:
-    assert normalise_vector({1: 0.75, 2: 0.5, 3: 0.25}) == {1: 1.0, 2: 0.5, 3: 0.0}
+    assert scaled(Scale.of_vector, 0.75, 0.5, 0.25) == [1.0, 0.5, 0.0]
 
 
 def test_equal_cosines_and_a_lone_candidate_are_all_best() -> None:
-    assert normalise_vector({1: 0.3, 2: 0.3}) == {1: 1.0, 2: 1.0}
-    assert normalise_vector({7: -0.5}) == {7: 1.0}
-    assert normalise_vector({}) == {}
+    assert scaled(Scale.of_vector, 0.3, 0.3) == [1.0, 1.0]
+    assert scaled(Scale.of_vector, -0.5) == [1.0]
+    assert scaled(Scale.of_vector) == []
+
+
+def test_what_is_unknown_moves_no_other_and_has_nothing() -> None:
+    assert scaled(Scale.of_vector, 0.75, math.nan, 0.5, 0.25) == [1.0, 0.0, 0.5, 0.0]
+    assert scaled(Scale.of_vector, math.nan, 0.5) == [0.0, 1.0]
+    assert scaled(Scale.of_vector, math.nan) == [0.0]
+    (known, unknown) = fuse({1: 1.0, 2: 0.5}, {1: 0.2}, Weights(0.5, 0.5))
+    assert known.vector is not None
+    assert unknown.vector is None
+    assert (known.score, unknown.score) == (1.0, 0.25)
+
+
+def test_what_is_outside_of_a_scale_is_at_its_end() -> None:
+    assert Scale(0.25, 0.75, 0.0)(np.array([0.0, 0.5, 1.0])).tolist() == [0.0, 0.5, 1.0]
 
 
 def test_a_score_is_the_weighted_sum_of_what_the_arms_give() -> None:
@@ -78,21 +105,29 @@ def test_contributions_sum_to_the_score(
 
 
 def test_a_position_counts_the_less_the_further_down_it_is() -> None:
-    assert normalise_ranks({1: 9.0, 2: 7.0, 3: 1.0}, constant=10.0) == {1: 1.0, 2: 11 / 12, 3: 11 / 13}
+    assert by_rank(np.array([9.0, 7.0, 1.0]), 10.0).tolist() == [1.0, 11 / 12, 11 / 13]
 
 
 def test_equal_scores_share_the_best_of_their_positions() -> None:
-    assert normalise_ranks({1: 7.0, 2: 9.0, 3: 7.0, 4: 1.0}, constant=10.0) == {
-        1: 11 / 12,
-        2: 1.0,
-        3: 11 / 12,
-        4: 11 / 14,
-    }
+    assert by_rank(np.array([7.0, 9.0, 7.0, 1.0]), 10.0).tolist() == [11 / 12, 1.0, 11 / 12, 11 / 14]
 
 
 def test_what_no_word_matches_has_no_position() -> None:
-    assert normalise_ranks({1: 2.0, 2: 0.0}, zero=True) == {1: 1.0, 2: 0.0}
-    assert normalise_ranks({1: 0.2, 2: 0.0}) == {1: 1.0, 2: 11 / 12}
+    assert by_rank(np.array([2.0, 0.0]), zero=True).tolist() == [1.0, 0.0]
+    assert by_rank(np.array([0.2, 0.0])).tolist() == [1.0, 11 / 12]
+    assert by_rank(np.array([math.nan, 0.2, 0.0])).tolist() == [0.0, 1.0, 11 / 12]
+
+
+@given(RAW, st.integers(1, 60), st.sampled_from(["convex", "rank"]))
+def test_the_best_are_those_that_all_would_have_at_the_top(
+    raw: dict[int, tuple[float, float]], count: int, method: Method
+) -> None:
+    fused = fused_of({id_: pair[0] for id_, pair in raw.items()}, {id_: pair[1] for id_, pair in raw.items()})
+    every = sorted(fused.ranked(), key=lambda hit: -hit.score)
+    assert [hit.score for hit in every] == sorted(fused.scores.tolist(), reverse=True)
+    last = every[:count][-1].score
+    best = {hit.id: hit for hit in fused.ranked(count)}
+    assert best == {hit.id: hit for hit in every if hit.score >= last}
 
 
 @given(RAW, st.floats(0.01, 10), st.floats(0.01, 10))

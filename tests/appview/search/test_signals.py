@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appview.memory.forgetting import DAY_MICROS
-from appview.search.fusion import Component, Ranked, Weights, fuse
+from appview.search.fusion import Component, Ranked, Weights
 from appview.search.signals import (
     HALF_LINKED,
     PROFILES,
@@ -22,6 +22,7 @@ from appview.search.signals import (
     links,
     recency,
 )
+from tests.appview.search.support import fuse
 
 OWN = Weights(0.5, 0.5)
 unit = st.floats(0, 1)

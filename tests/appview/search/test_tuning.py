@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from appview.memory.scope import EVERYTHING
@@ -75,22 +77,26 @@ def test_a_model_that_counts_words_counts_less() -> None:
 @pytest.mark.parametrize(
     ("cosines", "words", "far"),
     [
-        ({1: 0.9, 2: 0.5, 3: 0.44}, {}, {3}),  # less than half as near as the nearest
-        ({1: 0.9, 2: 0.44}, {2: 1.5}, set()),  # but a word matches
-        ({1: 0.1499}, {}, {1}),
-        ({1: 0.15}, {}, set()),
-        ({1: -0.9, 2: -0.2}, {1: 0.0}, {1, 2}),
-        ({}, {}, set()),
+        ([0.9, 0.5, 0.44], [0.0, 0.0, 0.0], [2]),  # less than half as near as the nearest
+        ([0.9, 0.5, 0.44], None, [2]),
+        ([0.9, 0.44], [0.0, 1.5], []),  # but a word matches
+        ([0.1499], None, [0]),
+        ([0.15], None, []),
+        ([-0.9, -0.2], [0.0, 0.0], [0, 1]),
+        ([0.9, math.nan, 0.44], None, [2]),  # what is unknown is not far, nor the nearest
+        ([math.nan], None, []),
+        ([], None, []),
     ],
 )
 def test_what_is_not_near_is_no_hit_by_meaning(
-    cosines: dict[int, float], words: dict[int, float], far: set[int]
+    cosines: list[float], words: list[float] | None, far: list[int]
 ) -> None:
-    assert too_far(cosines, words, 0.15, 0.49) == far
+    marked = too_far(np.array(cosines, np.float64), None if words is None else np.array(words), 0.15, 0.49)
+    assert np.flatnonzero(marked).tolist() == far
 
 
 def test_without_a_floor_nothing_is_too_far() -> None:
-    assert too_far({1: -1.0, 2: -0.5, 3: 0.9}, {}, -1.0, 0.0) == set()
+    assert not too_far(np.array([-1.0, -0.5, 0.9]), None, -1.0, 0.0).any()
 
 
 async def test_where_nothing_is_near_meaning_finds_nothing(space: Filler) -> None:

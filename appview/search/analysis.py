@@ -73,21 +73,48 @@ class TextAnalysis:
         ]
         return told or words
 
-    def spans(self, text: str, terms: Collection[str]) -> list[tuple[int, int]]:
-        """Find where a text holds any of `terms` (exact words and beginnings carry their mark): character
-        ranges, in order, those that touch joined."""
-        wanted = frozenset(terms)
-        starts = tuple([term.removesuffix(PREFIX_MARK) for term in terms if term.endswith(PREFIX_MARK)])
+    def finder(self, terms: Collection[str]) -> Finder:
+        """Look for any of `terms` (exact words and beginnings carry their mark) in texts."""
+        return Finder(self._reader, terms)
+
+
+class Finder:
+    """Finds where texts hold any of some terms. It remembers the chunks that it has looked at: make one a
+    question."""
+
+    def __init__(self, reader: ChunkReader, terms: Collection[str]) -> None:
+        self._reader = reader
+        self._wanted = frozenset(terms)
+        self._starts = tuple([term.removesuffix(PREFIX_MARK) for term in terms if term.endswith(PREFIX_MARK)])
+        self._seen: set[str] = set()
+        self._holding: set[str] = set()
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Find where a text holds any of the terms: character ranges, in order, those that touch joined."""
+        chunks, read = set(self._reader.chunks(text)), self._reader.read
+        new = chunks - self._seen
+        self._seen |= new
+        apart = self._wanted.isdisjoint
+        self._holding.update(
+            # Of what ends in a closing letter some pairs may match.
+            [chunk for chunk in new if (words := read(chunk)).closing or not apart(words.held)]
+        )
+        if self._starts:
+            starts = self._starts
+            self._holding.update(
+                [chunk for chunk in new if any(term.startswith(starts) for term in read(chunk).held)]
+            )
         found: list[tuple[int, int]] = []
-        for start, chunk in self._reader.places(text):
-            words = self._reader.read(chunk)
-            if words.closing:
-                _add_pairs(found, start, chunk, words, wanted)
-                continue
-            if not wanted.isdisjoint(words.held) or (
-                starts and any(term.startswith(starts) for term in words.held)
-            ):
-                found.append((start, start + len(chunk)))
+        if self._holding.isdisjoint(chunks):
+            return found
+        for match in self._reader.matches(text):
+            chunk = match[0]
+            if chunk in self._holding:
+                words = self._reader.read(chunk)
+                if words.closing:
+                    _add_pairs(found, match.start(), chunk, words, self._wanted)
+                else:
+                    found.append(match.span())
         return found
 
 

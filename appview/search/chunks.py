@@ -82,10 +82,10 @@ class ChunkReader:
         found: list[str] = _CHUNK.findall(text)
         return found
 
-    def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Walk through the chunks of a text, each with the index of its first character."""
-        for match in (_ASCII_CHUNK if text.isascii() else _CHUNK).finditer(text):
-            yield match.start(), match[0]
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """Walk through the chunks of a text, each with its place."""
+        found: Iterator[re.Match[str]] = (_ASCII_CHUNK if text.isascii() else _CHUNK).finditer(text)
+        return found
 
     def read(self, chunk: str) -> Words:
         """Read one chunk."""

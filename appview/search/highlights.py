@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from appview.memory.values import Fact
-    from appview.search.analysis import TextAnalysis
+    from appview.search.analysis import Finder
 
 MAX_WORDS: Final = 64  # ours, matched words named in a hit
 MAX_PLACES: Final = 256  # ours, of one hit
@@ -39,8 +37,8 @@ class Highlights:
 NOTHING: Final = Highlights()
 
 
-def highlights(analysis: TextAnalysis, fact: Fact, terms: Collection[str]) -> Highlights:
-    """Find the words of a fact that hold any of `terms`."""
+def highlights(finder: Finder, fact: Fact) -> Highlights:
+    """Find the words of a fact that hold what is looked for."""
     words: dict[str, str] = {}
     places: list[Place] = []
     fields: list[tuple[Field, int | None, str]] = [("text", None, fact.text)]
@@ -48,7 +46,7 @@ def highlights(analysis: TextAnalysis, fact: Fact, terms: Collection[str]) -> Hi
     fields += [("source", None, fact.source)] if fact.source else []
     for field, index, text in fields:
         position = length = 0
-        for start, end in analysis.spans(text, terms):
+        for start, end in finder.spans(text):
             word = text[start:end]
             words.setdefault(word.casefold(), word)
             length += len(text[position:start].encode())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appview.memory.search_reads import SearchReads
+    from appview.memory.search_reads import Place, SearchReads
     from appview.memory.values import Fact
     from appview.search.analysis import TextAnalysis
     from appview.search.fusion import Ranked
     from appview.search.trace import Reason
     from appview.search.values import Ran, SearchRequest
+
+MAX_SPARE: Final = 20  # ours, facts read beyond the limit to spare a read of their places
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,50 @@ class Showing:
         candidates: Mapping[str, NDArray[np.int64]],
     ) -> tuple[Hit, ...]:
         """Choose the best and show them. `candidates` are the ids that each arm brought."""
+        ranked, facts = self._best(ranked)
+        alike: Mapping[int, list[int]] = {}
+        if self.request.collapse:
+            alike = self._collapsed([candidate.id for candidate in ranked], facts)
+            ranked = [candidate for candidate in ranked if candidate.id in alike][: self.request.limit]
+        brought = {arm: set(ids.tolist()) for arm, ids in candidates.items()}
+        switched_off = {signal for signal, weight in self.request.mix.signals.items() if weight <= 0.0}
+        finder = self.analysis.finder(terms)
+        hits = []
+        for candidate in ranked:
+            fact, keyword, vector = facts[candidate.id], candidate.keyword, candidate.vector
+            marks = highlights(finder, fact) if keyword is not None and keyword.raw > 0.0 else NOTHING
+            hits.append(
+                Hit(
+                    fact=fact,
+                    score=candidate.score,
+                    similarity=similarity(vector.raw) if vector is not None else None,
+                    keyword=keyword,
+                    vector=vector,
+                    words=marks.words,
+                    signals=candidate.signals,
+                    places=marks.places,
+                    missing=self._missing(candidate, switched_off),
+                    found_by=tuple([arm for arm, ids in brought.items() if candidate.id in ids]),
+                    alike=tuple([facts[id_] for id_ in alike.get(candidate.id, ())]),
+                    context=candidate.context,
+                )
+            )
+        return tuple(hits)
+
+    def _best(self, ranked: list[Ranked]) -> tuple[list[Ranked], Mapping[int, Fact]]:
+        """Put the best in order, or all where some will be collapsed, and read them."""
+        limit, wanted = self.request.limit, len(ranked)
         ranked.sort(key=lambda candidate: -candidate.score)
-        limit = self.request.limit
-        if len(ranked) > limit and not self.request.collapse:
-            last = ranked[limit - 1].score
+        if not self.request.collapse and limit < len(ranked):
+            last, wanted = ranked[limit - 1].score, limit
             ranked = [candidate for candidate in ranked if candidate.score >= last]
-        places = self.reads.places([candidate.id for candidate in ranked])
+        found: Mapping[int, Fact] | None = None
+        ids = [candidate.id for candidate in ranked]
+        places: Mapping[int, Fact | Place]
+        if len(ids) <= wanted + MAX_SPARE:
+            places = found = self.reads.facts(ids)
+        else:
+            places = self.reads.places(ids)
         ranked = [candidate for candidate in ranked if candidate.id in places]
         ranked.sort(
             key=lambda candidate: (
@@ -60,22 +100,10 @@ class Showing:
             ),
             reverse=True,
         )
-        if not self.request.collapse:
-            ranked = ranked[:limit]
-        found = self.reads.facts([candidate.id for candidate in ranked])
-        facts = {fact.id: fact for fact in mark(found.values(), self.superseded)}
-        alike: Mapping[int, list[int]] = {}
-        if self.request.collapse:
-            alike = self._collapsed([candidate.id for candidate in ranked], facts)
-            ranked = [candidate for candidate in ranked if candidate.id in alike][:limit]
-        brought = {arm: set(ids.tolist()) for arm, ids in candidates.items()}
-        hits = []
-        for candidate in ranked:
-            hit = self._hit(candidate, facts, terms)
-            found_by = tuple([arm for arm, ids in brought.items() if candidate.id in ids])
-            same = tuple([facts[id_] for id_ in alike.get(candidate.id, ())])
-            hits.append(replace(hit, found_by=found_by, alike=same))
-        return tuple(hits)
+        ranked = ranked[:wanted]
+        if found is None:
+            found = self.reads.facts([candidate.id for candidate in ranked])
+        return ranked, {fact.id: fact for fact in mark(found.values(), self.superseded)}
 
     def _collapsed(self, order: Sequence[int], facts: Mapping[int, Fact]) -> Mapping[int, list[int]]:
         ids = np.array(sorted(order), np.int64)
@@ -85,24 +113,7 @@ class Showing:
         texts = {id_: facts[id_].text for id_ in order}
         return collapse(order, texts, dict(zip(found.tolist(), wide, strict=True)))
 
-    def _hit(self, candidate: Ranked, facts: Mapping[int, Fact], terms: Collection[str]) -> Hit:
-        fact = facts[candidate.id]
-        matched = candidate.keyword is not None and candidate.keyword.raw > 0.0
-        marks = highlights(self.analysis, fact, terms) if matched else NOTHING
-        return Hit(
-            fact=fact,
-            score=candidate.score,
-            similarity=similarity(candidate.vector.raw) if candidate.vector is not None else None,
-            keyword=candidate.keyword,
-            vector=candidate.vector,
-            words=marks.words,
-            signals=candidate.signals,
-            places=marks.places,
-            missing=self._missing(candidate),
-            context=candidate.context,
-        )
-
-    def _missing(self, candidate: Ranked) -> dict[str, Reason]:
+    def _missing(self, candidate: Ranked, switched_off: Collection[str]) -> dict[str, Reason]:
         """Tell why parts have no share in a candidate's score."""
         if self.mode == "strength":
             return {}
@@ -118,7 +129,7 @@ class Showing:
             known: Reason = "unknown" if self.has_context else "switched-off"
             missing["context"] = known if self.mode == "hybrid" else "not-asked"
         for signal in SIGNALS:
-            if self.request.mix.signals[signal] <= 0.0:
+            if signal in switched_off:
                 missing[signal] = "switched-off"
             elif signal not in candidate.signals:
                 missing[signal] = "unknown"

@@ -207,7 +207,7 @@ def test_ascii_text_is_read_alike_alone_and_beside_other_scripts(text: str) -> N
 
 @given(SHAPES)
 def test_spans_by_a_texts_own_terms_leave_nothing_out(text: str) -> None:
-    spans = ANALYSIS.spans(text, set(terms(text)))
+    spans = ANALYSIS.finder(set(terms(text))).spans(text)
     assert all(low < high for low, high in spans)
     assert all(high <= low for (_, high), (low, _) in pairwise(spans))
     rest = text
@@ -219,12 +219,14 @@ def test_spans_by_a_texts_own_terms_leave_nothing_out(text: str) -> None:
 def test_spans_name_matches_as_they_stand() -> None:
     text = "Painted the ModelMismatch, in 東京都庁 for don't-care"
     wanted = {*terms("paints"), *terms("mismatch"), "京都", "都庁"}
-    assert [text[start:end] for start, end in ANALYSIS.spans(text, wanted)] == [
+    assert [text[start:end] for start, end in ANALYSIS.finder(wanted).spans(text)] == [
         "Painted",
         "ModelMismatch",
         "京都庁",
     ]
-    assert [text[start:end] for start, end in ANALYSIS.spans(text, {"=pain" + PREFIX_MARK})] == ["Painted"]
+    assert [text[start:end] for start, end in ANALYSIS.finder({"=pain" + PREFIX_MARK}).spans(text)] == [
+        "Painted"
+    ]
 
 
 def test_stems_are_safe_to_share_between_threads() -> None:

@@ -18,7 +18,7 @@ from appview.search.analysis import ANALYSIS
 from appview.search.engine import Searcher, SearchRequest, search
 from appview.search.errors import ModelChanged, NothingAsked
 from appview.search.highlights import MAX_WORDS
-from appview.search.hits import similarity
+from appview.search.hits import MAX_SPARE, similarity
 from appview.search.tuning import read_tuning
 from lexicons.errors import UnusableVector
 from lexicons.models import ModelKey
@@ -218,6 +218,15 @@ async def test_equal_scores_are_ordered_by_time_author_and_key(space: Filler, se
         assert rkeys(await searcher.search(space.store, request, EVERYTHING)) == [b, e, d, c, a]
         cut = await searcher.search(space.store, replace(request, limit=2), EVERYTHING)
         assert rkeys(cut) == [b, e]
+
+
+@pytest.mark.parametrize("count", [MAX_SPARE + 2, MAX_SPARE + 3])
+async def test_many_equal_scores_are_in_the_same_order(space: Filler, searcher: Searcher, count: int) -> None:
+    """Few are read whole to put them in order, of more only what orders them."""
+    added = await space.add(*["moon"] * count)
+    for mode in ("keyword", "vector"):
+        request = SearchRequest("moon", EAST, mode, 2)  # type: ignore[arg-type]
+        assert rkeys(await searcher.search(space.store, request, EVERYTHING)) == added[:-3:-1]
 
 
 async def test_what_is_deleted_or_replaced_is_gone_from_both_arms(space: Filler, unbounded: Searcher) -> None:

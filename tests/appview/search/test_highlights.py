@@ -55,7 +55,7 @@ async def test_a_hit_of_the_vector_arm_alone_has_none(space: Filler, searcher: S
 
 def test_long_memories_name_so_many_and_no_more() -> None:
     text = " ".join(f"Word{number} word" for number in range(MAX_PLACES))
-    found = highlights(ANALYSIS, fact(text), {"word", *[f"word{number}" for number in range(MAX_PLACES)]})
+    found = highlights(ANALYSIS.finder({"word", *[f"word{n}" for n in range(MAX_PLACES)]}), fact(text))
     assert (len(found.places), len(found.words)) == (MAX_PLACES, MAX_WORDS)
 
 
@@ -67,7 +67,7 @@ def test_long_memories_name_so_many_and_no_more() -> None:
 def test_every_place_is_whole_characters_in_order(text: str, tags: list[str], question: str) -> None:
     terms = {term for words in ANALYSIS.read(question) for term in (*words.wholes, *words.stems)}
     of = fact(text, tuple(tags))
-    found = highlights(ANALYSIS, of, terms)
+    found = highlights(ANALYSIS.finder(terms), of)
     ends: dict[tuple[str, int | None], int] = {}
     for place in found.places:
         assert shown(of, place)

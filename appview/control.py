@@ -25,6 +25,7 @@ from appview.control_rules import (
     read_version,
 )
 from appview.control_tokens import TokenTable
+from appview.kept import Kept
 from appview.sqlite import Database
 from lexicons.configs import Config
 from lexicons.spaces import SpaceUri
@@ -82,6 +83,7 @@ class Control:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._kept = Kept(database)
         self.tokens = TokenTable(database)
         self.lists = ListTable(database)
 
@@ -89,7 +91,7 @@ class Control:
     async def open(cls, path: Path, executor: Executor) -> Self:
         """Open or create the file; raise `StoreError` where it cannot be used."""
         migrations = files("appview") / "migrations"
-        return cls(await Database.open(path, migrations, executor, readers=READERS))
+        return cls(await Database.open(path, migrations, executor, readers=READERS, watched=True))
 
     async def close(self) -> None:
         """Wait for what is running, then close."""
@@ -128,8 +130,7 @@ class Control:
 
     async def space(self, uri: SpaceUri) -> SpaceRow | None:
         """Find a space; one that the operator has removed is as absent as one never heard of."""
-        row = await self._one("SELECT * FROM spaces WHERE uri = ? AND admitted = 1", uri)
-        return None if row is None else _space(row)
+        return await self._kept.get(("space", uri), lambda connection: _find_space(connection, uri))
 
     async def put_space(self, row: SpaceRow) -> None:
         """Insert or update a space. Whether it is admitted, and when it was first declared, stay."""
@@ -346,7 +347,7 @@ class Control:
 
     async def policy_version(self) -> int:
         """Read the number that grows with every change of the rules."""
-        return await self._database.read(read_version)
+        return await self._kept.get("policy_version", read_version)
 
     async def data_version(self) -> int:
         """Read a number that changes when another process has changed anything in this file."""
@@ -370,6 +371,11 @@ class Control:
 def _said(space: SpaceUri, what: Literal["added", "removed"]) -> Rule:
     """Write what holds of a space in the shape that the log of changes has."""
     return Rule("space", (str(space), what))
+
+
+def _find_space(connection: Connection, uri: SpaceUri) -> SpaceRow | None:
+    row = connection.execute("SELECT * FROM spaces WHERE uri = ? AND admitted = 1", (uri,)).fetchone()
+    return None if row is None else _space(row)
 
 
 def _space(row: Row) -> SpaceRow:

@@ -56,11 +56,17 @@ class Database:
     """An open file. Make one with `Database.open`, end it with `close`."""
 
     def __init__(
-        self, name: str, executor: Executor, writer: Connection, readers: Sequence[Connection]
+        self,
+        name: str,
+        executor: Executor,
+        writer: Connection,
+        readers: Sequence[Connection],
+        watcher: Connection | None = None,
     ) -> None:
         self._name = name
         self._executor = executor
         self._writer = writer
+        self._watcher = watcher
         self.closing = False  # tells a read of minutes to end
         self._write_lock = asyncio.Lock()
         self._all_readers = tuple(readers)
@@ -77,11 +83,13 @@ class Database:
         *,
         readers: int = DEFAULT_READERS,
         prepare: Callable[[Connection], None] | None = None,
+        watched: bool = False,
     ) -> Self:
         """Open or create the file and bring its schema up to date.
 
-        `prepare` is run on every connection first (extensions, functions). Raises `StoreMismatch` for a file
-        that a newer version wrote, `StoreError` for one that is not a database or cannot be written.
+        `prepare` is run on every connection first (extensions, functions); one more is there to be `watched`
+        by. Raises `StoreMismatch` for a file that a newer version wrote, `StoreError` for one that is not a
+        database or cannot be written.
         """
 
         def work() -> tuple[Connection, list[Connection]]:
@@ -90,9 +98,11 @@ class Database:
                 writer = _connect(path, prepare)
                 connections.append(writer)
                 migrate(writer, migrations)
-                for _ in range(readers):
+                for _ in range(readers + watched):
                     connections.append(_connect(path, prepare))
                     connections[-1].execute("PRAGMA query_only = ON")
+                if watched:
+                    connections[-1].execute("PRAGMA busy_timeout = 0")
             except sqlite3.Error as error:
                 for connection in connections:
                     connection.close()
@@ -105,7 +115,8 @@ class Database:
 
         loop = asyncio.get_running_loop()
         writer, opened = await loop.run_in_executor(executor, work)
-        return cls(path.name, executor, writer, opened)
+        watcher = opened.pop() if watched else None
+        return cls(path.name, executor, writer, opened, watcher)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one write transaction; what it did is on disk when this answers, or undone.
@@ -133,6 +144,19 @@ class Database:
             )
         return int(rows[0][0])
 
+    def mark(self) -> int | None:
+        """Read a number that changes when any connection of any process commits to the file, None where it
+        cannot be told now. Call it on one thread; the file must be `watched`.
+
+        It waits for nobody and reads no page: what it looks at is memory that all share.
+        """
+        if self._watcher is None:
+            raise AssertionError("the file is not watched")
+        try:
+            return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return None
+
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file and cut it to nothing, where no reader holds it."""
         async with self._write_lock:
@@ -153,6 +177,8 @@ class Database:
     def _close_all(self) -> None:
         for connection in self._all_readers:
             connection.close()
+        if self._watcher is not None:
+            self._watcher.close()
         with suppress(sqlite3.Error):
             self._writer.execute("PRAGMA optimize")
         self._writer.close()

@@ -22,6 +22,7 @@ BASE = {
     "appview.folder",
     "appview.http",
     "appview.identity",
+    "appview.kept",
     "appview.logs",
     "appview.occasional",
     "appview.settings",

@@ -9,7 +9,7 @@ from appview.memory.values import Filters
 from appview.xrpc.errors import InvalidRequest
 from lexicons.datetimes import parse_micros
 from lexicons.memories import ROOT_PATH, normalise_path
-from lexicons.syntax import Did
+from lexicons.syntax import AtUri, Did
 
 if TYPE_CHECKING:
     from appview.xrpc.context import Call
@@ -31,6 +31,14 @@ def succession(call: Call) -> Succession:
     return Succession(
         call.context.access.write_scopes(call.space), bool(call.parameters.get("includeSuperseded"))
     )
+
+
+def memory_uri(name: str, uri: str) -> AtUri:
+    """Read the URI of a memory; raise `InvalidRequest`. The lexicon has it as any URI: in other kinds of
+    space they will differ."""
+    if not AtUri.is_valid(uri):
+        raise InvalidRequest(f"{name}: not a valid AT URI")
+    return AtUri(uri)
 
 
 def path(call: Call) -> str:

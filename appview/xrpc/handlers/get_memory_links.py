@@ -8,11 +8,10 @@ from appview.memory.links import PATH
 from appview.search.errors import NoSuchMemory
 from appview.search.graph import around
 from appview.xrpc.errors import MemoryNotFound
-from appview.xrpc.filters import succession
+from appview.xrpc.filters import memory_uri, succession
 from appview.xrpc.spaces import readable
 from appview.xrpc.views import memory_view
 from lexicons.ids import MEMORY
-from lexicons.syntax import AtUri
 
 if TYPE_CHECKING:
     from appview.memory.link_reads import Pointed
@@ -27,13 +26,12 @@ async def handle(call: Call) -> dict[str, Any]:
     given = call.parameters
     limit: int = given["limit"]
     before = cast("Position | None", call.position(int, str, str))
+    uri = memory_uri("uri", given["uri"])
     async with readable(call) as space:
-        if not AtUri.is_valid(given["uri"]):
-            raise MemoryNotFound
         try:
             found = await around(
                 space.store,
-                AtUri(given["uri"]),
+                uri,
                 space.scope,
                 limit=limit + 1,
                 before=before,

@@ -19,14 +19,13 @@ from appview.xrpc.errors import (
     NoModel,
     NotEnoughResources,
 )
-from appview.xrpc.filters import filters, succession
+from appview.xrpc.filters import filters, memory_uri, succession
 from appview.xrpc.query_embedder import EmbedderFailed
 from appview.xrpc.spaces import readable
 from appview.xrpc.views import THOUSAND, hit_view, trace_view
 from lexicons.embeddings import decode_query_vector, decode_unit_vector
 from lexicons.errors import InvalidRecord, UnusableVector
 from lexicons.models import ModelKey
-from lexicons.syntax import AtUri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from appview.xrpc.context import Call
     from appview.xrpc.query_embedder import QueryEmbedder
     from appview.xrpc.spaces import Readable
+    from lexicons.syntax import AtUri
 
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 TRIPLE: Final = ("vector", "model", "modelDigest")
@@ -161,9 +161,7 @@ def _read_similar_to(uri: str | None, *, with_vector: bool) -> AtUri | None:
         return None
     if with_vector:
         raise InvalidRequest("similarTo and vector exclude each other")
-    if not AtUri.is_valid(uri):
-        raise MemoryNotFound
-    return AtUri(uri)
+    return memory_uri("similarTo", uri)
 
 
 def _read_vector(text: str, model: str, digest: str) -> tuple[bytes, ModelKey]:

@@ -88,12 +88,23 @@ async def test_hidden_and_absent_targets_look_alike(client: Client, declared: Ga
     assert [set(link) for link in body["links"]] == [{"kind", "uri"}, {"kind", "uri"}]
     assert body["backlinks"] == []
     hidden = await ask(client, GET_MEMORY_LINKS, uri=secret)
-    for uri in (ABSENT, "at://nonsense", "x:y"):
-        absent = await ask(client, GET_MEMORY_LINKS, uri=uri)
-        assert (absent.status, absent.raw) == (404, hidden.raw)
+    absent = await ask(client, GET_MEMORY_LINKS, uri=ABSENT)
+    assert (absent.status, absent.raw) == (404, hidden.raw)
+    for uri in (ABSENT, secret):
         similar = await ask(client, SEARCH_MEMORIES, similarTo=uri)
         assert (similar.status, similar.raw) == (404, hidden.raw)
-    assert (await ask(client, SEARCH_MEMORIES, similarTo=secret)).raw == hidden.raw
+
+
+@pytest.mark.parametrize("uri", ["at://nonsense", "x:y", f"at://{ALICE}/memory/x"])
+async def test_every_method_refuses_alike_what_is_no_uri_of_a_memory(
+    client: Client, declared: Garden, uri: str
+) -> None:
+    for answer in (
+        await ask(client, GET_MEMORY, uri=uri),
+        await ask(client, GET_MEMORY_LINKS, uri=uri),
+        await ask(client, SEARCH_MEMORIES, similarTo=uri),
+    ):
+        assert (answer.status, answer.error) == (400, "InvalidRequest")
 
 
 async def test_what_is_hidden_changes_no_answer(client: Client, garden: Garden) -> None:

@@ -18,7 +18,7 @@ from appview.xrpc.errors import (
     MethodNotImplemented,
     NotEnoughResources,
 )
-from appview.xrpc.handlers import HANDLERS, OPEN
+from appview.xrpc.handlers import FLEETING, HANDLERS, OPEN
 from appview.xrpc.limits import desk_of
 from appview.xrpc.parameters import read_parameters
 from appview.xrpc.responses import answer
@@ -70,7 +70,8 @@ class Routes:
         call = Call(self._context, nsid, subject, parameters, desk)
         async with self._admission.admit():
             await self._context.access.refresh()
-            body = await (to_the_end(handler(call)) if verbs == VERBS["procedure"] else handler(call))
+            changes = verbs == VERBS["procedure"] and nsid not in FLEETING
+            body = await (to_the_end(handler(call)) if changes else handler(call))
         return answer(body)
 
     async def _caller(self, request: web.Request, method: Nsid, desk: Desk) -> Subject:

@@ -50,5 +50,7 @@ HANDLERS: Final[Mapping[Nsid, Handler]] = {
     ids.RECALL_MEMORIES: recall_memories.handle,
     ids.SEARCH_MEMORIES: search_memories.handle,
 }
+# Procedures that end with their caller, as queries do: what they change is noted at once, at the end.
+FLEETING: Final = frozenset({ids.RECALL_MEMORIES})
 # Methods that anybody may call, whatever credential comes along.
 OPEN: Final = frozenset({ids.DESCRIBE_SERVICE})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from aiohttp import ClientSession
 from appview.access.callers import Callers
 from appview.access.subjects import Token
 from appview.access.tokens import make_token
+from appview.memory.search_reads import SearchReads
 from appview.memory.strength import SPACE as OF_SPACE
 from appview.memory.strength import traces
 from appview.xrpc.app import make_app
@@ -74,6 +77,31 @@ async def left(context: Context, garden: Garden, subject: str = OF_SPACE) -> dic
     async with garden.pool.use(SPACE) as store:
         found = await store.database.read(read)
     return {text: trace.recalls for text, trace in found.items()}
+
+
+async def test_it_ends_when_its_caller_has_gone(
+    context: Context, planted: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement would run for hours; it ends at once."""
+    began, ended, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+    def facts(reads: SearchReads, _: object) -> object:
+        loop.call_soon_threadsafe(began.set)
+        try:
+            return reads.connection.execute(endless).fetchall()
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    monkeypatch.setattr(SearchReads, "facts", facts)
+    body = json.dumps({"space": SPACE, "q": "slugs"}).encode()
+    head = f"POST /xrpc/{RECALL_MEMORIES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    async with listening(make_app(context), "127.0.0.1", 0) as port, asyncio.timeout(10):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        await began.wait()
+        writer.close()
+        await ended.wait()
 
 
 async def test_it_answers_as_a_search_does(client: Client, planted: Garden) -> None:

@@ -44,5 +44,6 @@ async def ask(
                 Call(context, SEARCH_MEMORIES, subject, checked, Desk(Limits(now), ""))
             )
         finally:
+            await context.searcher.close()
             await context.embedder.close()
             await pool.close()

@@ -67,6 +67,10 @@ def make_app(
         yield
         await context.embedder.close()
 
+    async def searcher(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        await context.searcher.close()
+
     async def reinforcer(_app: web.Application) -> AsyncIterator[None]:
         context.reinforcer.start()
         yield
@@ -75,7 +79,7 @@ def make_app(
     app.router.add_route("*", "/xrpc/_health", health)
     app.router.add_route("*", "/.well-known/did.json", did)
     app.router.add_route("*", "/xrpc/{method:.*}", routes.handle)
-    app.cleanup_ctx.extend([embedder, reinforcer])
+    app.cleanup_ctx.extend([embedder, searcher, reinforcer])
     return app
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,8 @@ from aiohttp import ClientSession
 from appview.access.rules import Permission
 from appview.access.subjects import EVERYONE
 from appview.memory.scope import Subtree
+from appview.search import derived
+from appview.search.derived import ViewCache
 from appview.xrpc import handlers
 from appview.xrpc.admission import Admission
 from appview.xrpc.app import make_app
@@ -31,6 +34,8 @@ from lexicons.ids import (
 from tests.appview.xrpc.garden import ALICE, PROCEDURES, SPACE, Client, query_vector
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from appview.xrpc.context import Context
     from tests.appview.xrpc.garden import Garden
 
@@ -237,6 +242,31 @@ async def test_a_client_that_goes_away_gives_its_place_to_the_next(
         while (answer := await client.ask(GET_SPACE_STATUS, space=SPACE)).status == 503:
             pass
     assert answer.status == 200
+
+
+async def test_what_is_being_built_ends_with_the_application(
+    context: Context, garden: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await garden.declare()
+    await garden.remember("moon")
+    began, ended = Event(), Event()
+
+    def build(_cache: ViewCache, _store: object, _reads: object, check: Callable[[], None]) -> None:
+        began.set()
+        try:
+            while not ended.wait(0.001):
+                check()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(derived, "MAX_INLINE", 0)
+    monkeypatch.setattr(ViewCache, "build", build)
+    async with listening(make_app(context), "127.0.0.1", 0) as port, ClientSession() as session:
+        client = Client(session, f"http://127.0.0.1:{port}")
+        assert (await client.ask(SEARCH_MEMORIES, space=SPACE, q="moon")).status == 200
+        assert await asyncio.to_thread(began.wait, 10)
+        assert not ended.is_set()
+    assert ended.is_set()
 
 
 class _Held:

@@ -298,6 +298,7 @@ async def load() -> list[Figure]:
             await ask(session, server.url, asked[:1])
             await server.say("settle")
             await ask(session, server.url, asked[:WARM_UP])
+            await server.say("think up")  # what it will write: whoever sends memories has them made elsewhere
             writing = asyncio.create_task(server.say("write"))
             refused = 0
 
@@ -356,8 +357,9 @@ async def serve(folder: Path, count: int, dims: int) -> None:
         print(port, flush=True)
         corpus = None
         while line := await asyncio.to_thread(sys.stdin.readline):
-            if line.strip() == "write":
-                corpus = corpus or await asyncio.to_thread(Corpus, 4_000, dims)
+            if line.strip() == "think up":
+                corpus = await asyncio.to_thread(Corpus, 4_000, dims)
+            if line.strip() == "write" and corpus is not None:
                 async with context.pool.use(SPACE) as store:
                     await write(store, corpus)
             await context.searcher.settled()

@@ -112,6 +112,11 @@ class ViewCache:
             place.lock.release()
         return view
 
+    def is_ahead(self, store: SpaceStore, reads: SearchReads) -> bool:
+        """Tell whether another reader saw a newer state: who begins anew gets a view."""
+        view = self._place(store).view
+        return view is not None and view.version > reads.data_version
+
     def wants_building(self, store: SpaceStore) -> bool:
         """Tell whether a build would help, and answer yes to one caller until it says `ended`."""
         place = self._place(store)

@@ -63,8 +63,13 @@ __all__ = ["Hit", "Mode", "SearchRequest", "SearchResult", "Searcher", "mode_tha
 
 MIN_CANDIDATES: Final = 100  # of each arm; more changes no answer on the questions of the evaluation
 CANDIDATES_A_HIT: Final = 2  # of each arm, for long answers
+SNAPSHOTS: Final = 4  # ours, of which a question takes the first that the index in memory knows
 T = TypeVar("T")
 log = structlog.get_logger("appview.search")
+
+
+class _Overtaken(Exception):
+    """The index in memory is of a newer state than the snapshot."""
 
 
 class Searcher:
@@ -103,9 +108,11 @@ class Searcher:
         question = read_question(self._analysis, request.text) if request.text is not None else None
         deadline = Deadline.after(self._seconds, self._clock)
 
-        def work(connection: Connection) -> SearchResult:
+        def work(left: int, connection: Connection) -> SearchResult:
             reads = SearchReads(connection)
             view = self._cache.view(store, reads) if self._cache is not None else None
+            if view is None and left and self._cache is not None and self._cache.is_ahead(store, reads):
+                raise _Overtaken
             if scope.is_nothing or reads.index is None:
                 return _nothing(request, mode_that_runs(request))
             inside = partial(inside_scope, view, reads.bulk) if view is not None else None
@@ -129,7 +136,12 @@ class Searcher:
             )
             return search.run(self._now())
 
-        result = await store.database.read(work)
+        for left in reversed(range(SNAPSHOTS)):
+            try:
+                result = await store.database.read(partial(work, left))
+                break
+            except _Overtaken:
+                continue  # from here the file would take long, and a newer state is as good
         if self._cache is not None:
             if request.vector is not None:
                 self._cache.asked(store, np.frombuffer(request.vector, "<f2"))

@@ -16,7 +16,7 @@ from appview.memory.store import SpaceStore
 from appview.search.analysis import ANALYSIS
 from appview.search.clusters import dot_products
 from appview.search.derived import MAX_DEAD_SHARE, ViewCache
-from appview.search.engine import Searcher, SearchRequest, search
+from appview.search.engine import SNAPSHOTS, Searcher, SearchRequest, search
 from lexicons.configs import Config
 from lexicons.models import ModelKey
 from tests.appview.search.support import CONFIG, CREATED_AT, NOW, SPACE, Doc, Filler, halves
@@ -99,6 +99,34 @@ async def test_a_reader_of_an_older_state_gets_no_view(space: Filler) -> None:
 
     loop = asyncio.get_running_loop()
     assert await space.store.database.read(overtaken) is None
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3, 9])
+async def test_a_question_that_was_overtaken_takes_the_newer_state(
+    space: Filler, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Memories arrive, and others see them, between the beginning of a question and its look at the index."""
+    cache, loop = ViewCache(ANALYSIS), asyncio.get_running_loop()
+    await space.add("moon 0")
+    given = ViewCache.view
+    used: list[bool] = []
+
+    async def advance() -> None:
+        await space.add(f"moon {len(used) + 1}")
+        await space.store.database.read(lambda connection: given(cache, space.store, SearchReads(connection)))
+
+    def view(self: ViewCache, store: SpaceStore, reads: SearchReads) -> View | None:
+        if len(used) < writes:
+            asyncio.run_coroutine_threadsafe(advance(), loop).result()
+        found = given(self, store, reads)
+        used.append(found is not None)
+        return found
+
+    monkeypatch.setattr(ViewCache, "view", view)
+    result = await Searcher(cache=cache).search(space.store, SearchRequest("moon", limit=20), EVERYTHING)
+    looks = min(writes + 1, SNAPSHOTS)
+    assert used == [False] * min(writes, SNAPSHOTS) + [True] * (looks - min(writes, SNAPSHOTS))
+    assert len(result.hits) == looks
 
 
 async def test_a_damaged_vector_costs_the_view_and_not_the_answer(space: Filler) -> None:

@@ -8,6 +8,7 @@ into the wholes that are kept besides: the chunk itself and the parts of it that
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -65,7 +66,7 @@ class Words:
     closing: str = ""
     terms: str = ""  # stems, wholes and closing, joined by spaces
     exact: str = ""  # words and closing, marked and joined by spaces
-    held: frozenset[str] = frozenset()  # all of these
+    held: tuple[str, ...] = ()  # all of these, each once
 
 
 class ChunkReader:
@@ -73,7 +74,7 @@ class ChunkReader:
 
     def __init__(self, stems: Stems) -> None:
         self._stems = stems
-        self._known: dict[str, Words] = {}
+        self._known: OrderedDict[str, Words] = OrderedDict()
 
     def chunks(self, text: str) -> list[str]:
         """List the chunks of a text in order."""
@@ -93,9 +94,9 @@ class ChunkReader:
         if known is None:
             known = self._read(chunk)
             if len(chunk) <= MAX_CACHED_CHARACTERS:
-                if len(self._known) >= MAX_CACHED_CHUNKS:
-                    self._known.clear()
                 self._known[chunk] = known
+                if len(self._known) > MAX_CACHED_CHUNKS:
+                    self._known.popitem(last=False)  # one by one: to clear all stops every thread for long
         return known
 
     def read_all(self, text: str) -> list[Words]:
@@ -177,7 +178,7 @@ def _joined(words: tuple[str, ...], stems: tuple[str, ...], wholes: tuple[str, .
     tail = (closing,) if closing else ()
     terms = (*stems, *wholes, *tail)
     exact = [EXACT_MARK + word for word in words + tail]
-    held = frozenset((*terms, *exact))
+    held = tuple(dict.fromkeys((*terms, *exact)))
     return Words(words, stems, wholes, closing, " ".join(terms), " ".join(exact), held)
 
 

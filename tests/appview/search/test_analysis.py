@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from appview.search import chunks
 from appview.search.analysis import ANALYSIS, FIELD_BORDER, TextAnalysis
 from appview.search.chunks import EXACT_MARK, PREFIX_MARK
 from appview.search.words import MAX_WORD_CHARACTERS, Stems, fold
@@ -236,3 +237,12 @@ def test_stems_are_safe_to_share_between_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: [stems.stem(word) for word in words], range(8)))
     assert all(result == expected for result in found)
+
+
+def test_what_was_read_is_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "MAX_CACHED_CHUNKS", 3)
+    reader = chunks.ChunkReader(Stems())
+    words = [reader.read(f"gardens{number}") for number in range(5)]
+    assert list(reader._known) == ["gardens2", "gardens3", "gardens4"]
+    assert reader.read("gardens0") == words[0]
+    assert list(reader._known) == ["gardens3", "gardens4", "gardens0"]

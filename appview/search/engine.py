@@ -21,7 +21,7 @@ from appview.errors import StoreError
 from appview.memory import reads as memory_reads
 from appview.memory import strength
 from appview.memory.search_reads import SearchReads
-from appview.memory.stopping import Stopped
+from appview.memory.stopping import Stopped, stopping
 from appview.search.analysis import ANALYSIS
 from appview.search.arms import choose
 from appview.search.corpus import MAX_CACHE_BYTES as MAX_CORPORA_BYTES
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from appview.clock import Clock
     from appview.memory.scope import Scope
     from appview.memory.store import SpaceStore
-    from appview.memory.superseding import Inside
+    from appview.memory.superseding import Inside, Succession
     from appview.search.analysis import TextAnalysis
     from appview.search.arms import Arms
     from appview.search.derived import ViewCache
@@ -75,7 +75,8 @@ class _Overtaken(Exception):
 class Searcher:
     """Answers questions, each within `seconds`. With a cache of views they are faster, and answered alike.
 
-    A searcher with a cache builds views beside the questions: `close` ends that, `settled` waits for it.
+    What takes long, as building views, it does beside the questions: `close` ends that, `settled` waits for
+    it.
     `now` is what memories are old by, `clock` what the seconds are counted by.
     """
 
@@ -96,7 +97,8 @@ class Searcher:
         self._analysis = analysis
         self._seconds = seconds
         self._clock = clock
-        self._builds: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        self._working_out: set[SpaceStore] = set()
 
     async def search(self, store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
         """Answer a question inside a scope.
@@ -116,7 +118,8 @@ class Searcher:
             if scope.is_nothing or reads.index is None:
                 return _nothing(request, mode_that_runs(request))
             inside = partial(inside_scope, view, reads.bulk) if view is not None else None
-            asked, gone = self._prepare(store, connection, reads, request, scope, inside)
+            with reads.until(deadline.passed):
+                asked, gone = self._prepare(store, connection, reads, request, scope, inside)
             corpus = partial(self._corpora.corpus, store, reads, scope)
             arms = choose(
                 reads,
@@ -142,57 +145,91 @@ class Searcher:
                 break
             except _Overtaken:
                 continue  # from here the file would take long, and a newer state is as good
+            except Stopped:
+                # Without knowing what is superseded nothing can be said. Who asks next will know.
+                self._work_out(store, scope, request.succession)
+                result = _nothing(request, mode_that_runs(request), late=True)
+                break
         if self._cache is not None:
             if request.vector is not None:
                 self._cache.asked(store, np.frombuffer(request.vector, "<f2"))
             if self._cache.wants_building(store):
-                task = asyncio.create_task(self._build(self._cache, store))
-                self._builds.add(task)
-                task.add_done_callback(partial(self._built, self._cache, store))
+                self._begin(store, partial(_build, self._cache, store), partial(self._cache.ended, store))
         return result
 
     async def strongest(self, store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:
         """Give the facts of which most is left, where nothing is asked: text, vector and mode do not
         count."""
+        deadline = Deadline.after(self._seconds, self._clock)
 
         def work(connection: Connection) -> SearchResult:
             reads = SearchReads(connection)
-            asked, gone = self._prepare(store, connection, reads, request, scope)
-            return _strongest(reads, asked, scope, self._analysis, gone, self._now())
+            with reads.until(deadline.passed):
+                asked, gone = self._prepare(store, connection, reads, request, scope)
+                return _strongest(reads, asked, scope, self._analysis, gone, self._now())
 
-        return await store.database.read(work)
+        try:
+            return await store.database.read(work)
+        except Stopped:
+            self._work_out(store, scope, request.succession)
+            return _nothing(request, "strength", late=True)
 
     async def settled(self) -> None:
-        """Wait until no view is being built."""
-        while self._builds:
-            await asyncio.wait(self._builds)
+        """Wait until nothing is being made beside the questions."""
+        while self._aside:
+            await asyncio.wait(self._aside)
 
     async def close(self) -> None:
-        """End the building of views."""
-        for task in self._builds:
+        """End what is being made beside the questions."""
+        for task in self._aside:
             task.cancel()
         await self.settled()
 
-    async def _build(self, cache: ViewCache, store: SpaceStore) -> None:
-        task = asyncio.current_task()
+    def _work_out(self, store: SpaceStore, scope: Scope, succession: Succession) -> None:
+        """Find out beside the questions what is superseded, where there was no time for it in one."""
+        if store in self._working_out:
+            return
 
-        def check() -> None:
-            if store.database.closing or (task is not None and task.cancelling()):
-                raise Abandoned
+        def work(connection: Connection, check: Callable[[], None]) -> None:
+            def over() -> bool:
+                check()
+                return False
 
-        def work(connection: Connection) -> None:
-            cache.build(store, SearchReads(connection), check)
+            with stopping(connection, over):
+                store.superseding.ids(connection, scope, succession.may_write)
 
-        try:
-            await store.database.read(work)
-        except Abandoned:
-            pass
-        except StoreError as error:
-            log.warning("no index in memory", space=store.space, error=str(error))
+        self._working_out.add(store)
+        self._begin(store, work, partial(self._working_out.discard, store))
 
-    def _built(self, cache: ViewCache, store: SpaceStore, task: asyncio.Task[None]) -> None:
-        cache.ended(store)
-        self._builds.discard(task)
+    def _begin(
+        self,
+        store: SpaceStore,
+        work: Callable[[Connection, Callable[[], None]], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """Do something long beside the questions: what it gets besides a connection it calls often."""
+
+        async def run() -> None:
+            task = asyncio.current_task()
+
+            def check() -> None:
+                if store.database.closing or (task is not None and task.cancelling()):
+                    raise Abandoned
+
+            try:
+                await store.database.read(lambda connection: work(connection, check))
+            except Abandoned:
+                pass
+            except StoreError as error:
+                log.warning("no index in memory", space=store.space, error=str(error))
+
+        def done(task: asyncio.Task[None]) -> None:
+            ended()
+            self._aside.discard(task)
+
+        task = asyncio.create_task(run())
+        self._aside.add(task)
+        task.add_done_callback(done)
 
     def _prepare(
         self,
@@ -215,6 +252,10 @@ class Searcher:
             raise NoSuchMemory
         filters = replace(filters, without=filters.without | {like.id})
         return replace(request, filters=filters, vector=vectors[0].tobytes(), model=None), gone
+
+
+def _build(cache: ViewCache, store: SpaceStore, connection: Connection, check: Callable[[], None]) -> None:
+    cache.build(store, SearchReads(connection), check)
 
 
 async def search(store: SpaceStore, request: SearchRequest, scope: Scope) -> SearchResult:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.memory import superseding
 from appview.memory.scope import EVERYTHING, Scope, Subtree
 from appview.memory.search_reads import SearchReads
 from appview.memory.stopping import Stopped, stopping
@@ -14,9 +15,10 @@ from appview.search.analysis import ANALYSIS
 from appview.search.deadline import NEVER, Deadline
 from appview.search.derived import ViewCache
 from appview.search.engine import Searcher, SearchRequest
-from tests.appview.search.support import Filler, halves
+from tests.appview.search.support import Doc, Filler, halves
 
 if TYPE_CHECKING:
+    from appview.memory.superseding import Inside, WriteScope
     from appview.sqlite import Connection
 
 EAST = halves(1, 0, 0, 0)
@@ -101,6 +103,53 @@ async def test_a_slow_reader_ends_at_the_deadline(
     assert monotonic() - before < 5.0
     assert result.approximate
     assert result.hits == ()
+
+
+@pytest.mark.parametrize("asked", ["search", "strongest"])
+async def test_what_is_superseded_is_worked_out_beside_questions_that_have_no_time_for_it(
+    space: Filler, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A superseded fact is in no answer meanwhile, and nobody waits."""
+    (old,) = await space.add("moon, waxing")
+    await space.add(Doc("moon, full", (f"supersedes={old}",)))
+    endless = superseding._PAIRS.replace(" WHERE", f" WHERE ({ENDLESS}) AND")
+    monkeypatch.setattr(superseding, "_PAIRS", endless)
+    searcher = Searcher(cache=ViewCache(ANALYSIS), seconds=0.1)
+    ask = getattr(searcher, asked)
+    before = monotonic()
+    result = await ask(space.store, SearchRequest("moon"), EVERYTHING)
+    assert monotonic() - before < 5.0
+    assert result.approximate
+    assert result.hits == ()
+    monkeypatch.undo()
+    await searcher.close()  # it went on beside, and is ended
+    assert space.store.superseding._known == {}
+
+
+async def test_what_took_too_long_for_a_question_is_known_to_the_next(
+    space: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (old,) = await space.add("moon, waxing")
+    await space.add(Doc("moon, full", (f"supersedes={old}",)))
+    times = 0
+
+    def slow(
+        connection: Connection, scope: Scope, may_write: WriteScope, inside: Inside | None = None
+    ) -> frozenset[int]:
+        nonlocal times
+        times += 1
+        if times == 1:
+            connection.execute(ENDLESS).fetchone()
+        return found(connection, scope, may_write, inside)
+
+    found = superseding.superseded
+    monkeypatch.setattr(superseding, "superseded", slow)
+    searcher = Searcher(seconds=0.1)
+    assert not (await searcher.search(space.store, SearchRequest("moon"), EVERYTHING)).hits
+    await searcher.settled()
+    result = await Searcher().search(space.store, SearchRequest("moon"), EVERYTHING)
+    assert [hit.fact.text for hit in result.hits] == ["moon, full"]
+    assert times == 2  # once in vain, once beside
 
 
 async def test_words_that_are_slow_to_read_leave_the_vectors(

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from appview.clock import now
 from appview.control import Control
 from appview.memory.pool import SpacePool
 from appview.search.analysis import ANALYSIS
+from appview.service import TURN_SECONDS, short_turns
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
@@ -254,3 +256,11 @@ async def test_killing_it_at_any_moment_loses_and_doubles_nothing(
             assert max(live.values()) == 1
             versions = Counter((row["author"], row["rkey"], row["cid"]) for row in rows)
             assert max(versions.values()) == 1, "a version of a record was indexed twice"
+
+
+def test_threads_take_turns_often_while_it_runs_and_as_before_afterwards() -> None:
+    before = sys.getswitchinterval()
+    with short_turns():
+        assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+        assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() == before

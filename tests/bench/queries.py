@@ -30,6 +30,7 @@ from appview.memory.values import Put, RepoUpdate
 from appview.search.analysis import ANALYSIS
 from appview.search.derived import ViewCache
 from appview.search.engine import Mode, Searcher, SearchRequest
+from appview.service import short_turns
 from appview.settings import MAX_RATE, Settings
 from appview.xrpc.app import make_app
 from appview.xrpc.context import Context
@@ -239,4 +240,5 @@ if __name__ == "__main__":
     from appview.logs import configure
 
     configure("json", "warning")
-    asyncio.run(serve(Path(sys.argv[1])))
+    with short_turns():
+        asyncio.run(serve(Path(sys.argv[1])))

@@ -24,6 +24,7 @@ from aiohttp import ClientSession
 from appview.clock import now
 from appview.control import SpaceRow
 from appview.memory.values import Put, RepoUpdate
+from appview.service import short_turns
 from appview.xrpc.app import make_app
 from appview.xrpc.server import listening
 from lexicons.configs import Config
@@ -370,4 +371,5 @@ if __name__ == "__main__":
     from appview.logs import configure
 
     configure("json", "warning")
-    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    with short_turns():
+        asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

@@ -7,7 +7,8 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -20,6 +21,7 @@ from appview.control import Control
 from appview.errors import AppviewError
 from appview.ingest.ingest import Ingest
 from appview.memory.pool import SpacePool
+from appview.memory.reanalyser import Reanalyser
 from appview.observing import metrics_app, told_to_the_command_line
 from appview.search.analysis import ANALYSIS
 from appview.xrpc.app import make_app
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from appview.settings import Settings
+    from lexicons.spaces import SpaceUri
 
 # How long a thread that wants to go on waits for one that computes. A question gives the interpreter up some
 # fifty times, at each read of a file; with Python's 5 ms each could cost it that much while memories are
@@ -73,14 +76,21 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
                 key_seconds=settings.caller_key_seconds,
             )
         )
+        reanalyser = Reanalyser(pool, ANALYSIS.version, partial(_declared, control))
+        stack.push_async_callback(reanalyser.close)
+        reanalyser.start()
+
+        def status() -> dict[str, Any]:
+            return {**ingest.status(), "analysis": reanalyser.standing.document()}
+
         context = Context.of(settings, control, access, pool, clock=now, callers=callers)
         running = asyncio.create_task(ingest.run(), name="ingest")
         try:
             stopping = stack.enter_context(_signals())
             stack.enter_context(rare_collections())
-            await stack.enter_async_context(told_to_the_command_line(settings, ingest, now))
+            await stack.enter_async_context(told_to_the_command_line(settings, status, now))
             if settings.metrics is not None:
-                app = metrics_app(settings, ingest)
+                app = metrics_app(settings, status)
                 url = await stack.enter_async_context(_listening(app, *settings.metrics, "--metrics"))
                 log.info("metrics", url=f"{url}/metrics")
             async with _listening(make_app(context), settings.host, settings.port, "--port") as url:
@@ -105,6 +115,10 @@ def short_turns() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+async def _declared(control: Control) -> list[SpaceUri]:
+    return [row.uri for row in await control.spaces()]
 
 
 @asynccontextmanager

@@ -325,6 +325,21 @@ def look_at(path: Path) -> str | None:
     return None
 
 
+def peek(path: Path, work: Callable[[Connection], T]) -> T | None:
+    """Look into a file beside whoever has it open, changing nothing and waiting for nobody. None where there
+    is none, or it cannot be read, or does not hold what `work` reads."""
+    if not path.exists():
+        return None
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return work(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return None
+
+
 def is_damage(error: StoreError) -> bool:
     """Tell whether the file itself is at fault, so that trying again cannot help."""
     cause = error.__cause__

@@ -1,8 +1,8 @@
 """What a running appview tells of itself: numbers for its command line, metrics in Prometheus' text format.
 
-`Ingest.status()` is the one place that numbers come from. Pure, but for the small file in the data folder
-through which `status` sees into a running server; it is replaced whole, so a reader never sees half of it,
-and it counts only while the process that wrote it is the one that holds the folder.
+`Ingest.status()` and the `Reanalyser` are where numbers come from. Pure, but for the small file in the data
+folder through which `status` sees into a running server; it is replaced whole, so a reader never sees half of
+it, and it counts only while the process that wrote it is the one that holds the folder.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ METRICS: Final = (
     Metric("engram_accounts", "gauge", "Followed accounts by status.", ("status",)),
     Metric("engram_repos_to_fetch", "gauge", "Repos that wait to be fetched, or are on their way.", ()),
     Metric("engram_write_failing", "gauge", "1 while the disk refuses what is to be written.", ()),
+    Metric("engram_reanalysis_spaces", "gauge", "Spaces whose words are still of another analysis.", ()),
+    Metric(
+        "engram_reanalysis_memories",
+        "gauge",
+        "Memories of the one at work: analysed anew, or left.",
+        ("state",),
+    ),
     Metric("engram_database_bytes", "gauge", "Size of the databases.", ("database",)),
     Metric("engram_wal_bytes", "gauge", "Size of their write-ahead logs.", ("database",)),
 )
@@ -139,6 +146,12 @@ def _samples(
     yield from _counted("engram_accounts", status["repos"]["accounts"])
     yield "engram_repos_to_fetch", (), status["repos"]["to fetch"]
     yield "engram_write_failing", (), float(status["failing"] is not None)
+    analysis = status["analysis"]
+    yield "engram_reanalysis_spaces", (), analysis["spaces"]
+    yield from _counted(
+        "engram_reanalysis_memories",
+        {"done": analysis["done"], "left": analysis["memories"] - analysis["done"]},
+    )
     for database, (size, _) in sizes.items():
         yield "engram_database_bytes", (database,), size
     for database, (_, size) in sizes.items():

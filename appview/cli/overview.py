@@ -149,6 +149,12 @@ def _live_lines(live: dict[str, Any]) -> Iterator[str]:
         f"  waiting: {waiting['to fetch']} repos to fetch, {waiting['waiting events']} events behind repos,"
         f" {writing['updates']} updates for the disk"
     )
+    analysis = live.get("analysis")
+    if analysis and analysis["spaces"]:
+        yield (
+            f"  analysing anew: {analysis['spaces']} spaces; {analysis['done']} of {analysis['memories']}"
+            f" memories of {analysis['space']}"
+        )
     if live["failing"] is not None:
         yield f"  CANNOT WRITE: {live['failing']}"
 

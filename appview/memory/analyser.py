@@ -36,6 +36,10 @@ class Analyser(Protocol):
         """Name the analysis: an index is good for questions of the same version only."""
         ...
 
+    def of_version(self, version: str) -> Analyser | None:
+        """Give the analysis of another version, None where this program does not have it (any more)."""
+        ...
+
     def document(self, text: str, tags: Sequence[str], source: str | None) -> AnalysedDocument:
         """Analyse a fact. Any text is accepted."""
         ...

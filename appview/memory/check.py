@@ -42,6 +42,13 @@ _EMPTY: Final = {
     "a path under the wrong parent": "SELECT c.id FROM paths AS c JOIN paths AS p ON p.id = c.parent_id"
     " WHERE c.full_path <> iif(p.id = 1, '', p.full_path) || '/' || c.segment",
 }
+# The same of the keyword index that is being made beside.
+_NEXT_EMPTY: Final = {
+    "a live fact without keywords in the next index": "SELECT id FROM facts WHERE invalidated_at IS NULL"
+    " AND id <= (SELECT done FROM reanalysis) AND id NOT IN (SELECT id FROM facts_fts_next_docsize)",
+    "keywords in the next index without a live fact": "SELECT id FROM facts_fts_next_docsize"
+    " WHERE id NOT IN (SELECT id FROM facts WHERE invalidated_at IS NULL)",
+}
 _MAX_SHOWN: Final = 5  # ids named in one finding
 
 
@@ -55,6 +62,9 @@ def check(connection: Connection) -> list[str]:
     ]
     for what, sql in _EMPTY.items():
         _report(findings, what, {row[0] for row in connection.execute(sql)})
+    if connection.execute("SELECT 1 FROM reanalysis").fetchone() is not None:
+        for what, sql in _NEXT_EMPTY.items():
+            _report(findings, what, {row[0] for row in connection.execute(sql)})
     _check_vectors(connection, findings)
     _check_tags(connection, findings)
     return findings

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from appview.memory import vectors
+from appview.memory import meta, vectors
 from appview.memory.index_reads import IndexReads
 from appview.memory.meta import data_version
 from appview.memory.rows import FACT_COLUMNS, FACT_TABLES, fact
@@ -80,6 +81,11 @@ class SearchReads:
         self.connection = connection
         self.data_version = data_version(connection)
         self.index: VectorIndex | None = vectors.find(connection, "active")
+
+    @cached_property
+    def analysis(self) -> str | None:
+        """The version of the analysis that the keyword index is good for."""
+        return meta.read(self.connection, "analysis")
 
     @property
     def bulk(self) -> IndexReads:

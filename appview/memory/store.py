@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import structlog
 
-from appview.memory import meta, path_tags, reads, rights, vectors
+from appview.memory import keywords, meta, path_tags, reads, rights, vectors
 from appview.memory.apply import apply_updates, records_of
 from appview.memory.check import check
 from appview.memory.configure import configure
@@ -20,7 +20,7 @@ from appview.memory.hidden import hidden_authors, without
 from appview.memory.mend import mend
 from appview.memory.paths import PathTree
 from appview.memory.rights import is_writable
-from appview.memory.stored import authors_of, refresh_keywords, refresh_links, versions_of
+from appview.memory.stored import authors_of, refresh_links, versions_of
 from appview.memory.strength import reinforce
 from appview.memory.superseding import STANDING, Superseding, mark
 from appview.memory.values import Filters
@@ -103,7 +103,7 @@ class SpaceStore:
 
         def begin(connection: Connection) -> tuple[Config | None, frozenset[Did]]:
             meta.claim(connection, space)
-            refresh_keywords(connection, analyser)
+            keywords.claim(connection, analyser)
             refresh_links(connection)
             path_tags.refresh(connection)
             return meta.read_config(connection), hidden_authors(connection)
@@ -300,6 +300,26 @@ class SpaceStore:
     async def status(self, scope: Scope) -> SpaceStatus:
         """Count what the space holds."""
         return await self.database.read(lambda connection: reads.status(connection, self.space, scope))
+
+    async def reanalyse(self) -> int | None:
+        """Take one bounded step towards the analysis of this program, the present index answering meanwhile.
+
+        Tells how many facts it analysed, None where nothing is left to do.
+        """
+        step = await self.database.read(lambda connection: keywords.next_step(connection, self._analyser))
+        if step is None:
+            return None
+
+        def work(writer: Writer) -> None:
+            writer.changed |= step.take(writer.connection, self._analyser)
+
+        await self._write(work)
+        return step.facts
+
+    async def reanalysis(self) -> keywords.Progress:
+        """Tell how far the file is on its way to the analysis of this program."""
+        version = self._analyser.version
+        return await self.database.read(lambda connection: keywords.progress(connection, version))
 
     async def data_version(self) -> int:
         """Read a number that grows with every change of what a query can see."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from appview.memory import keywords, meta
+from appview.memory import meta
 from appview.memory.inserts import insert_many
 from appview.memory.links import LINKS_VERSION
 from appview.memory.writer import LINKS, Version, link_rows
@@ -17,7 +17,6 @@ from lexicons.syntax import Did
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from appview.memory.analyser import Analyser
     from appview.sqlite import Connection
 
 CHUNK: Final = 500  # facts read and judged at a time
@@ -60,19 +59,6 @@ def live_facts(
             return
         last = rows[-1][0]
         yield [(row[0], _version(row, models)) for row in rows]
-
-
-def refresh_keywords(connection: Connection, analyser: Analyser) -> None:
-    """Fill the keyword index again where another version of the analysis has filled it."""
-    found = meta.read(connection, "analysis")
-    if found == analyser.version:
-        return
-    if found is not None:
-        keywords.clear(connection)
-        for chunk in live_facts(connection):
-            keywords.insert(connection, analyser, [(fact_id, version.memory) for fact_id, version in chunk])
-        meta.touch(connection)
-    meta.write(connection, "analysis", analyser.version)
 
 
 def refresh_links(connection: Connection) -> None:

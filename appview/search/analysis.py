@@ -7,12 +7,13 @@ changes a term and `ANALYSIS_VERSION` must grow: files name the version that fil
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from appview.memory.analyser import AnalysedDocument
 from appview.search.chunks import EXACT_MARK, PREFIX_MARK, ChunkReader, Words
 from appview.search.function_words import FUNCTION_WORDS
-from appview.search.words import Stems
+from appview.search.words import Stems, is_language
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,6 +34,15 @@ class TextAnalysis:
     def version(self) -> str:
         """Name the analysis and its language."""
         return self._version
+
+    def of_version(self, version: str) -> TextAnalysis | None:
+        """Give the analysis of another version: that of another language, if it is of this program."""
+        if version == self._version:
+            return self
+        number, _, language = version.partition("-")
+        if number != ANALYSIS_VERSION or not is_language(language):
+            return None
+        return _of_language(language)
 
     def document(self, text: str, tags: Sequence[str], source: str | None) -> AnalysedDocument:
         """Analyse a fact. Any text is accepted."""
@@ -116,6 +126,11 @@ class Finder:
                 else:
                     found.append(match.span())
         return found
+
+
+@lru_cache(maxsize=8)
+def _of_language(language: str) -> TextAnalysis:
+    return TextAnalysis(language)
 
 
 def _exact(chunks: Sequence[Words]) -> str:

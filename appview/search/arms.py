@@ -113,7 +113,7 @@ def choose(
     filters: Filters,
     question: Question | None,
     deadline: Deadline,
-    analysis: Analyser,
+    analysis: Analyser | None,
     corpus: Callable[[], Corpus],
     *,
     settings: KeywordSettings = DEFAULT,
@@ -136,7 +136,7 @@ class ArmsOfFile:
         filters: Filters,
         question: Question | None,
         deadline: Deadline,
-        analysis: Analyser,
+        analysis: Analyser | None,
         corpus: Callable[[], Corpus],
         settings: KeywordSettings = DEFAULT,
         *,
@@ -255,7 +255,7 @@ class ArmsInMemory:
         filters: Filters,
         question: Question | None,
         deadline: Deadline,
-        analysis: Analyser,
+        analysis: Analyser | None,
         settings: KeywordSettings = DEFAULT,
     ) -> None:
         self._reads = reads

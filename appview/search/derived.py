@@ -83,7 +83,7 @@ class ViewCache:
     """The views of open stores. Safe across threads; forgets a store that is gone, and the views that were
     asked for longest ago where all together are too large.
 
-    `analysis` is that of the stores' files.
+    `analysis` is that of the stores' files, but for those that are still of another version.
     """
 
     def __init__(self, analysis: Analyser, max_bytes: int = MAX_CACHE_BYTES) -> None:
@@ -156,6 +156,8 @@ class ViewCache:
             made = replace(made, clusters=make_clusters(made.matrix, made.inverses, questions, check))
             with place.lock:
                 newest = place.view
+                if newest is not None and newest.analysis != made.analysis:
+                    return  # the words have been made anew meanwhile
                 if newest is not None and current is not None and made.matrix is current.matrix:
                     made = _exchanged(newest, made)
                 place.view = made
@@ -201,7 +203,11 @@ class ViewCache:
         """Bring the view to the reader's version by following at most `limit` changes. The lock is held."""
         view = place.view
         place.seen = max(place.seen, reads.data_version)
-        if view is not None and reads.index is not None and view.model != reads.index.key:
+        if (
+            view is not None
+            and reads.index is not None
+            and (view.model != reads.index.key or view.analysis != reads.analysis)
+        ):
             view = place.view = None
         if view is not None and view.version > reads.data_version:
             return None  # another reader saw a newer state
@@ -272,6 +278,7 @@ def _made(reads: SearchReads, max_bytes: int, check: Callable[[], None]) -> View
         version=reads.data_version,
         change=bulk.last_change(),
         model=key,
+        analysis=reads.analysis,
         ids=columns.ids,
         lengths=lengths,
         paths=columns.paths,
@@ -353,6 +360,7 @@ def _with(view: View, added: NDArray[np.int64], reads: SearchReads, analysis: An
         raise _Unusable
     words = view.words
     plain = words.kinds.number((0, 0, 0))
+    analysis = analysis.of_version(reads.analysis or analysis.version) or analysis
     # Nothing is read from here on, so nothing is left half done.
     for slot, (source, length) in enumerate(zip(sources, lengths.tolist(), strict=True), view.count):
         document = analysis.document(source.text, source.tags, source.source)

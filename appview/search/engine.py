@@ -107,7 +107,6 @@ class Searcher:
         of the space's model.
         """
         mode_that_runs(request)
-        question = read_question(self._analysis, request.text) if request.text is not None else None
         deadline = Deadline.after(self._seconds, self._clock)
 
         def work(left: int, connection: Connection) -> SearchResult:
@@ -120,6 +119,11 @@ class Searcher:
             inside = partial(inside_scope, view, reads.bulk) if view is not None else None
             with reads.until(deadline.passed):
                 asked, gone = self._prepare(store, connection, reads, request, scope, inside)
+            # A question is read as the index that it meets was made; where that analysis is gone, nearly so.
+            analysis = self._analysis.of_version(reads.analysis or self._analysis.version)
+            question = None
+            if request.text is not None:
+                question = read_question(analysis or self._analysis, request.text)
             corpus = partial(self._corpora.corpus, store, reads, scope)
             arms = choose(
                 reads,
@@ -128,16 +132,26 @@ class Searcher:
                 asked.filters,
                 question,
                 deadline,
-                self._analysis,
+                analysis,
                 corpus,
                 settings=self._tuning.keyword,
                 explain=request.explain,
             )
             own = self._tuning.weights_for(reads.index.key)
             search = _Search(
-                reads, arms, asked, scope, question, self._tuning, own, self._analysis, deadline, gone
+                reads,
+                arms,
+                asked,
+                scope,
+                question,
+                self._tuning,
+                own,
+                analysis or self._analysis,
+                deadline,
+                gone,
             )
-            return search.run(self._now())
+            result = search.run(self._now())
+            return replace(result, approximate=True) if analysis is None and question is not None else result
 
         for left in reversed(range(SNAPSHOTS)):
             try:

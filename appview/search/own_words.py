@@ -95,12 +95,13 @@ def read_own_words(
 
 
 def words_of(
-    reads: SearchReads, analysis: Analyser, corpus: Corpus, question: Question, deadline: Deadline
+    reads: SearchReads, analysis: Analyser | None, corpus: Corpus, question: Question, deadline: Deadline
 ) -> OwnWords | None:
     """Read a corpus' own words, at least those of a question, where that is less than reading what the file
-    holds of those; raise `Stopped`."""
+    holds of those; raise `Stopped`. `analysis` is the one that the file's words are of: where it is gone, the
+    file's index alone knows them."""
     kept = kept_words(reads, analysis, corpus, deadline)
-    if kept is not None or not corpus.hidden:
+    if kept is not None or analysis is None or not corpus.hidden:
         return kept
     starts = tuple([start for prefix in question.prefixes for start in prefix.starts])
     worth = OCCURRENCES_A_WORD * corpus.words
@@ -115,9 +116,13 @@ def words_of(
     )
 
 
-def kept_words(reads: SearchReads, analysis: Analyser, corpus: Corpus, deadline: Deadline) -> OwnWords | None:
+def kept_words(
+    reads: SearchReads, analysis: Analyser | None, corpus: Corpus, deadline: Deadline
+) -> OwnWords | None:
     """Give all of a corpus' own words where they are known, or it is small and most of the file is hidden:
     read once and kept with it; raise `Stopped`."""
+    if analysis is None:
+        return None
     if corpus.own is None and corpus.hidden > len(corpus.ids) and corpus.words <= MAX_KEPT_WORDS:
         corpus.own = read_own_words(reads, analysis, corpus.with_words, deadline)
     return corpus.own

@@ -3,6 +3,7 @@
 Nothing is looked at but what may be found. Few facts that hold all words of a phrase are read and analysed;
 where that would take longer than the file's own index takes for the whole file, that one is asked. Both
 answer alike, so what may not be found decides nothing but which of two amounts of work is the smaller one.
+Where the analysis that the index was made with is gone, the index is asked alone.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def within(question: Question, mask: Mask, holding: Holding) -> Mask:
 class PhrasesInMemory:
     """Phrases of a view's facts."""
 
-    def __init__(self, view: View, reads: SearchReads, analysis: Analyser, deadline: Deadline) -> None:
+    def __init__(self, view: View, reads: SearchReads, analysis: Analyser | None, deadline: Deadline) -> None:
         self._view = view
         self._reads = reads
         self._analysis = analysis
@@ -74,7 +75,8 @@ class PhrasesInMemory:
 
     def _in_order(self, words: Sequence[str], slots: NDArray[np.int32], occurrences: int) -> Mask:
         ids = self._view.ids[slots]
-        if occurrences <= OCCURRENCES_A_WORD * float(self._view.lengths[slots].sum(dtype=np.float64)):
+        worth = OCCURRENCES_A_WORD * float(self._view.lengths[slots].sum(dtype=np.float64))
+        if self._analysis is None or occurrences <= worth:
             found = self._reads.phrase(words)
         else:
             found = in_order(self._reads, self._analysis, words, ids, self._deadline)
@@ -85,7 +87,7 @@ class PhrasesOfFile:
     """Phrases of some facts of a corpus, `base`, ascending, without a view."""
 
     def __init__(
-        self, base: Ids, corpus: Corpus, reads: SearchReads, analysis: Analyser, deadline: Deadline
+        self, base: Ids, corpus: Corpus, reads: SearchReads, analysis: Analyser | None, deadline: Deadline
     ) -> None:
         self._base = base
         self._corpus = corpus
@@ -95,16 +97,18 @@ class PhrasesOfFile:
 
     def holding(self, phrase: Phrase, mask: Mask) -> Mask:
         """Mark the facts of a phrase among those of a mask."""
-        ids, corpus = self._base[mask], self._corpus
-        own = kept_words(self._reads, self._analysis, corpus, self._deadline)
-        if own is not None:
+        ids, corpus, analysis = self._base[mask], self._corpus, self._analysis
+        own = kept_words(self._reads, analysis, corpus, self._deadline)
+        if analysis is None:
+            ids = self._reads.phrase(phrase.words)
+        elif own is not None:
             for word in phrase.words:
                 ids = np.intersect1d(ids, own.postings(word).ids)
             if len(phrase.words) > 1:
-                ids = in_order(self._reads, self._analysis, phrase.words, ids, self._deadline)
+                ids = in_order(self._reads, analysis, phrase.words, ids, self._deadline)
         elif corpus.hidden and self._is_less(phrase, ids):
             ids = np.intersect1d(ids, corpus.with_words, assume_unique=True)
-            ids = in_order(self._reads, self._analysis, phrase.words, ids, self._deadline)
+            ids = in_order(self._reads, analysis, phrase.words, ids, self._deadline)
         else:
             ids = self._reads.phrase(phrase.words)
         return positions_in(ids, self._base)[1] & mask

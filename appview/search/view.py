@@ -34,6 +34,7 @@ class View:
     version: int
     change: int
     model: ModelKey
+    analysis: str | None  # version of the one that the words are of
     ids: NDArray[np.int64]
     lengths: NDArray[np.float32]
     paths: NDArray[np.int32]

@@ -93,11 +93,16 @@ def letters(run: str) -> list[str]:
     return found
 
 
+def is_language(name: str) -> bool:
+    """Tell whether there is a stemmer for a language."""
+    return name in Stemmer.algorithms()
+
+
 class Stems:
     """Word forms reduced to a stem, the same for the same letters always. Safe across threads."""
 
     def __init__(self, language: str = "english") -> None:
-        if language not in Stemmer.algorithms():
+        if not is_language(language):
             raise ValueError(f"no stemmer for {language!r}")
         self._language = language
         self._stemmers = local()  # a Snowball stemmer is not to be shared between threads

@@ -15,6 +15,7 @@ import pytest
 from appview.clock import now
 from appview.folder import hold_folder
 from appview.ingest.frames import frame_time
+from appview.memory.reanalyser import Standing
 from appview.telemetry import METRICS, Rates, database_sizes, read_live, render, write_live
 from lexicons.ids import MEMORY
 from tests.appview.ingest.world import World, memory, rkey
@@ -60,7 +61,7 @@ async def test_a_running_ingest_gives_every_metric(network: Network, tmp_path: P
         await world.until_status(lambda status: bool(status["rejects"]))
         await world.until_caught_up()
         sizes = database_sizes(world.settings.control_file, world.settings.spaces_folder)
-        text = render(world.ingest.status(), sizes)
+        text = render({**world.ingest.status(), "analysis": Standing().document()}, sizes)
     found = values(text)
     assert {re.split(r"[{ ]", name)[0] for name in found} == {metric.name for metric in METRICS}
     assert re.findall(r"# TYPE (\S+)", text) == list(dict.fromkeys(re.findall(r"# TYPE (\S+)", text)))
@@ -90,10 +91,13 @@ def test_hostile_text_stays_inside_its_label() -> None:
         },
         "writing": {"updates": 0, "bytes": 0},
         "failing": "disk full",
+        "analysis": {"spaces": 2, "space": "at://x", "done": 30, "memories": 50},
     }
     found = values(render(status, {}))
     assert found['engram_source_connected{source="wss://x\\"\\n\\\\"}'] == 1
     assert found["engram_write_failing"] == 1
+    assert found["engram_reanalysis_spaces"] == 2
+    assert found['engram_reanalysis_memories{state="left"}'] == 20
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pysqlite3
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from appview.access.access import Access
 from appview.control import Control, RepoRow, SpaceRow
 from appview.folder import hold_folder, make_folder, space_file_name
+from appview.telemetry import write_live
 from lexicons.configs import Config
 from lexicons.models import ModelKey
 from lexicons.spaces import SpaceUri
@@ -119,3 +120,24 @@ def test_running_process_is_named_and_not_disturbed(running: CommandLine) -> Non
         assert f"process {os.getpid()}" in running("status").out
         assert running("member", "add", ALICE, "did:web:carol.example").code == 0
     assert running("status", "--json").json["process"] is None
+
+
+def test_words_that_are_made_anew_are_told(running: CommandLine) -> None:
+    document: dict[str, Any] = {
+        "process": os.getpid(),
+        "sources": {},
+        "rates": {"events": {}, "records": {}, "rejects": {}},
+        **{name: {} for name in ("events", "records", "rejects")},
+        "repos": {"to fetch": 0, "waiting events": 0},
+        "writing": {"updates": 0},
+        "failing": None,
+        "analysis": {"spaces": 2, "space": SPACE, "done": 1_500, "memories": 4_000},
+    }
+    with hold_folder(running.data):
+        write_live(running.data, document)
+        assert f"  analysing anew: 2 spaces; 1500 of 4000 memories of {SPACE}" in running("status").out
+        write_live(running.data, {**document, "analysis": {**document["analysis"], "spaces": 0}})
+        assert "analysing anew" not in running("status").out
+        del document["analysis"]  # what a server of before writes
+        write_live(running.data, document)
+        assert running("status").code == 0

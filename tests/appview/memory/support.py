@@ -62,6 +62,9 @@ class WordAnalyser:
     def __init__(self, version: str = "words-1") -> None:
         self.version = version
 
+    def of_version(self, version: str) -> WordAnalyser | None:
+        return self if version == self.version else None
+
     def document(self, text: str, tags: Sequence[str], source: str | None) -> AnalysedDocument:
         return AnalysedDocument(" ".join(text.lower().split()), " ".join(tags), source or "", "")
 

@@ -252,6 +252,8 @@ async def test_another_analysis_fills_the_keyword_index_again(opening: Callable[
 
     await closed_file(opening)
     store = await opening(analyser=Shorter("words-2"))
+    while await store.reanalyse() is not None:
+        pass
 
     async def found(column: str, word: str) -> int:
         sql = "SELECT count(*) FROM facts_fts WHERE facts_fts MATCH ?"

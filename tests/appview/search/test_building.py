@@ -230,6 +230,9 @@ async def test_words_of_another_analysis_cost_the_view(space: Filler) -> None:
     class Silent:
         version = "silent"
 
+        def of_version(self, _version: str) -> None:
+            return None
+
         def document(self, *_: object) -> AnalysedDocument:
             return AnalysedDocument("", "", "", "")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LOCK_FILE: Final = "lock"
 CONTROL_FILE: Final = "control.db"
 SPACES_FOLDER: Final = "spaces"
+QUERIES_FOLDER: Final = "queries"
 FOLDER_MODE: Final = 0o700  # memories and tokens are nobody else's business
 
 

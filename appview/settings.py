@@ -9,19 +9,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import re
 import tomllib
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import platformdirs
 
+from appview import setting_kinds as kinds
 from appview.errors import ConfigurationError
-from appview.folder import CONTROL_FILE, SPACES_FOLDER
-from appview.source_lines import parse_source
+from appview.folder import CONTROL_FILE, QUERIES_FOLDER, SPACES_FOLDER
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -33,17 +31,17 @@ CONFIG_VARIABLE: Final = "ENGRAM_CONFIG"  # names the TOML file
 CONFIG_FILE: Final = "engram.toml"  # its name where it is not told
 TABLE: Final = "appview"  # our part of that file
 TYPO_SIMILARITY: Final = 0.8  # difflib ratio from which an unknown variable is taken for a misspelt one
-MAX_PORT: Final = 65_535
 MAX_QUERY_MS: Final = 600_000
 MAX_INDEX_MEMORY_MB: Final = 1_000_000
 MAX_OPEN_SPACES: Final = 10_000  # each costs several file descriptors and page caches
+MAX_LOG_DAYS: Final = 3_650
+MAX_LOG_MB: Final = 1_000_000
 MAX_RATE: Final = 100_000_000  # requests a minute; more than any machine answers
 
 Registration = Literal["open", "closed"]
 Reading = Literal["everyone", "members"]
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,121 +64,6 @@ class Setting:
     def flag(self) -> str:
         """Its name on the command line."""
         return "--" + self.name.replace("_", "-")
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be text that is not empty")
-    return value.strip()
-
-
-def _folder(value: object) -> Path:
-    return Path(_text(value)).expanduser().absolute()
-
-
-def _flag(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {
-        "true": True,
-        "1": True,
-        "yes": True,
-        "on": True,
-        "false": False,
-        "0": False,
-        "no": False,
-        "off": False,
-    }
-    if isinstance(value, str) and value.strip().lower() in words:
-        return words[value.strip().lower()]
-    raise ValueError("must be true or false")
-
-
-def _number(low: int, high: int) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII):
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return value
-
-    return parse
-
-
-def _one_of(*choices: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or value.strip().lower() not in choices:
-            raise ValueError("must be " + " or ".join(choices))
-        return value.strip().lower()
-
-    return parse
-
-
-def _url(*schemes: str, bare: bool) -> Callable[[object], str]:
-    """Take a URL of one of the schemes; `bare`: with neither path nor query."""
-
-    def parse(value: object) -> str:
-        text = _text(value)
-        try:
-            parts = urlsplit(text)
-            host, _ = parts.hostname, parts.port
-        except ValueError as error:
-            raise ValueError(f"is not a URL ({error})") from None
-        if parts.scheme not in schemes or not host or re.search(r"\s", text):
-            raise ValueError("must be a URL that starts with " + " or ".join(f"{s}://" for s in schemes))
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("must not hold a user name or password")
-        if parts.fragment or (bare and (parts.query or parts.path not in ("", "/"))):
-            raise ValueError("must be a URL without " + ("path, query or fragment" if bare else "fragment"))
-        return text.rstrip("/") if bare else text
-
-    return parse
-
-
-def _address(value: object) -> tuple[str, int]:
-    match = re.fullmatch(r"\[?([^\[\]\s]+?)\]?:(\d{1,5})", _text(value), re.ASCII)
-    if match is None or int(match[2]) > MAX_PORT:
-        raise ValueError("must be an address and a port, such as 127.0.0.1:9420")
-    return match[1], int(match[2])
-
-
-def _sources(value: object) -> tuple[str, ...]:
-    """Take source lines, separated by white space or as a list; each source once."""
-    if isinstance(value, str):
-        value = [item for item in re.split(r"[\s,]+", value) if item]
-    if not isinstance(value, list | tuple):
-        raise ValueError("must be a source or a list of sources")
-    lines: dict[str, str] = {}
-    for item in value:
-        line = _text(item)
-        try:
-            source = parse_source(line)
-        except ConfigurationError as error:
-            raise ValueError(f"holds {error}" + (f" ({error.hint})" if error.hint else "")) from None
-        if lines.setdefault(source.name, line) != line:
-            raise ValueError(f"names {source.name} twice, with different options")
-    return tuple(lines.values())
-
-
-def _networks(value: object) -> tuple[Network, ...]:
-    """Take addresses and networks, as `10.0.0.0/8` or `::1`."""
-    if isinstance(value, str):
-        value = [item for item in re.split(r"[\s,]+", value) if item]
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise ValueError("must be an address or network, or a list of them")
-    try:
-        return tuple(dict.fromkeys(ip_network(item) for item in value))
-    except ValueError as error:
-        raise ValueError(f"must be addresses or networks ({error})") from None
-
-
-def _lines(value: object) -> tuple[str, ...]:
-    """Take lines of text: a list, or one text in which `;` or a new line stands between them."""
-    if isinstance(value, str):
-        value = re.split(r"[;\n]", value)
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise ValueError("must be a line of text, or a list of them")
-    return tuple(dict.fromkeys(item.strip() for item in value if item.strip()))
 
 
 def _setting(
@@ -209,7 +92,7 @@ class Settings:
     source: tuple[str, ...] = _setting(
         (),
         "sources",
-        _sources,
+        kinds.sources,
         "Where records come from: relays, PDSs, Jetstream, Tap, as [Sources](#sources) has it. Several are"
         " separated by spaces in the environment, are a list in the file, and repeat the flag.",
         shown="none; `serve` needs at least one",
@@ -217,128 +100,153 @@ class Settings:
     data: Path = _setting(
         default_data_folder,
         "folder",
-        _folder,
+        kinds.folder,
         "Folder of the databases. One running appview a folder.",
         shown="`garden-engram/appview` in the platform's data folder",
     )
-    host: str = _setting("127.0.0.1", "address", _text, "Address to listen on.")
+    host: str = _setting("127.0.0.1", "address", kinds.plain, "Address to listen on.")
     port: int = _setting(
         8420,
         "number",
-        _number(0, MAX_PORT),
+        kinds.number(0, kinds.MAX_PORT),
         "Port to listen on; 0 takes any that is free, and the log names it.",
     )
     public_url: str | None = _setting(
         None,
         "URL",
-        _url("https", "http", bare=True),
+        kinds.url("https", "http", bare=True),
         "Address under which others reach this service. The service's DID is made from it.",
         shown="none; the DID is that of `localhost` and the port",
     )
     metrics: tuple[str, int] | None = _setting(
         None,
         "address:port",
-        _address,
+        kinds.address,
         "Address and port of `/metrics`, for Prometheus. Not for the public: it names sources and hosts.",
         shown="none; there are no metrics",
     )
     plc_url: str = _setting(
         "https://plc.directory",
         "URL",
-        _url("https", "http", bare=True),
+        kinds.url("https", "http", bare=True),
         "The did:plc directory that is asked for keys and hosts of accounts.",
     )
     allow_loopback: bool = _setting(
         False,
         "true or false",
-        _flag,
+        kinds.flag,
         "Let directory, PDSs and sources be on this machine, and without TLS. For development and tests.",
     )
     registration: Registration = _setting(
         "open",
         "open or closed",
-        _one_of("open", "closed"),
+        kinds.one_of("open", "closed"),
         "Which config records make a space: everybody's, or only those of spaces that were added by"
         " `engram-appview space add`.",
     )
     reading: Reading = _setting(
         "everyone",
         "everyone or members",
-        _one_of("everyone", "members"),
+        kinds.one_of("everyone", "members"),
         "Who reads a space that is declared from now on, until its rules say otherwise.",
     )
     space_rules: tuple[str, ...] = _setting(
         (),
         "rules",
-        _lines,
+        kinds.lines,
         "Further rules for a space that is declared from now on; SPACE in a rule stands for its URI.",
         shown="none",
     )
     embedder: str | None = _setting(
         None,
         "embedder",
-        _text,
+        kinds.plain,
         "Model that turns the words of a query into a vector, so that a client may send words alone. Spaces"
         " of another model are then searched by keyword.",
         shown="none; queries without a vector are searched by keyword",
     )
     log_format: LogFormat = _setting(
-        "console", "json or console", _one_of("json", "console"), "How log lines are written to stderr."
+        "console", "json or console", kinds.one_of("json", "console"), "How log lines are written to stderr."
     )
     log_level: LogLevel = _setting(
         "info",
         "debug, info, warning or error",
-        _one_of("debug", "info", "warning", "error"),
+        kinds.one_of("debug", "info", "warning", "error"),
         "The least important lines that are written.",
     )
     max_open_spaces: int = _setting(
         64,
         "number",
-        _number(1, MAX_OPEN_SPACES),
+        kinds.number(1, MAX_OPEN_SPACES),
         "How many spaces' files are open at once. Others are opened when they are needed.",
     )
     query_timeout_ms: int = _setting(
         3_000,
         "number",
-        _number(1, MAX_QUERY_MS),
+        kinds.number(1, MAX_QUERY_MS),
         "How long a search may take, in milliseconds. Past it the best so far is the answer, marked"
         " `approximate`.",
     )
     index_memory_mb: int = _setting(
         2_048,
         "number",
-        _number(0, MAX_INDEX_MEMORY_MB),
+        kinds.number(0, MAX_INDEX_MEMORY_MB),
         "How much memory the indexes of all spaces together may take, in MiB: about 1.1 kB a memory at 384"
         " dimensions. Spaces that find no room are searched in their files.",
     )
     caller_key_seconds: int = _setting(
         300,
         "number",
-        _number(60, 43_200),
+        kinds.number(60, 43_200),
         "How old an account's key may be that a caller is known by, in seconds. It is then asked for again.",
     )
     rate_address: int = _setting(
         12_000,
         "number",
-        _number(0, MAX_RATE),
+        kinds.number(0, MAX_RATE),
         "Requests a minute from one network address (IPv6: one /64 network); 0 sets no limit.",
     )
     rate_subject: int = _setting(
-        6_000, "number", _number(0, MAX_RATE), "Requests a minute of one account or token; 0 sets no limit."
+        6_000,
+        "number",
+        kinds.number(0, MAX_RATE),
+        "Requests a minute of one account or token; 0 sets no limit.",
     )
     rate_space: int = _setting(
         30_000,
         "number",
-        _number(0, MAX_RATE),
+        kinds.number(0, MAX_RATE),
         "Requests a minute to one space, by all who may read it together; 0 sets no limit.",
     )
-    trusted_proxies: tuple[Network, ...] = _setting(
+    trusted_proxies: tuple[kinds.Network, ...] = _setting(
         (),
         "addresses",
-        _networks,
+        kinds.networks,
         "Addresses or networks of the reverse proxies in front of this service. Only what they say in"
         " `X-Forwarded-For` is taken for a caller's address.",
         shown="none; the caller's address is that of the connection",
+    )
+
+    query_log: tuple[str, ...] = _setting(
+        (),
+        "spaces",
+        kinds.spaces,
+        "Spaces whose questions are kept, to be judged and measured: `all`, or their URIs or authorities'"
+        " DIDs. What is kept is told in [Evaluation](evaluation.md#a-log-of-questions).",
+        shown="none; no question is kept",
+    )
+    query_log_subjects: bool = _setting(
+        False, "true or false", kinds.flag, "Keep with each question of `query_log` who asked it."
+    )
+    query_log_days: int = _setting(
+        30, "number", kinds.number(1, MAX_LOG_DAYS), "How long questions are kept, in days."
+    )
+    query_log_mb: int = _setting(
+        16,
+        "number",
+        kinds.number(1, MAX_LOG_MB),
+        "How much is kept of one space's questions, in MiB; the oldest go first. A question takes about"
+        " 1.2 kB at 384 dimensions.",
     )
 
     @classmethod
@@ -380,6 +288,11 @@ class Settings:
     def control_file(self) -> Path:
         """The database of spaces, repos and rules."""
         return self.data / CONTROL_FILE
+
+    @property
+    def queries_folder(self) -> Path:
+        """The folder with the kept questions, one file a space."""
+        return self.data / QUERIES_FOLDER
 
     @property
     def spaces_folder(self) -> Path:

@@ -25,6 +25,8 @@ BASE = {
     "appview.kept",
     "appview.logs",
     "appview.occasional",
+    "appview.query_log",
+    "appview.setting_kinds",
     "appview.settings",
     "appview.source_lines",
 }

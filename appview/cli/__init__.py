@@ -9,6 +9,7 @@ import click
 
 from appview.cli.asking import search
 from appview.cli.evaluation import evaluate
+from appview.cli.kept import queries
 from appview.cli.output import report
 from appview.cli.overview import status
 from appview.cli.repos import repos
@@ -40,6 +41,7 @@ cli.add_command(space)
 cli.add_command(policy)
 cli.add_command(token)
 cli.add_command(evaluate)
+cli.add_command(queries)
 
 
 def run(arguments: Sequence[str]) -> int:

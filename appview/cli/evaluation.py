@@ -80,14 +80,14 @@ def evaluate(
     """
     from appview.evaluation.report import document, lines
 
-    with _warnings_alone():
+    with warnings_alone():
         evaluation = run_async(_work(settings, memories, queries, options, quiet=as_json))
     written = document(evaluation, options["embedder"], options["part"])
     show(written, lines(written), as_json=as_json)
 
 
 @contextmanager
-def _warnings_alone() -> Iterator[None]:
+def warnings_alone() -> Iterator[None]:
     """Keep what a server would log of its files off the output; warnings go to stderr."""
     import structlog
 
@@ -109,7 +109,7 @@ async def _work(
 ) -> Evaluation:
     from appview.evaluation.errors import EvaluationError
     from appview.evaluation.evaluation import Prefixes, evaluate_set, evaluate_space
-    from appview.evaluation.judged import read_memories, read_queries
+    from appview.evaluation.judged import read_judged, read_memories, read_queries
     from appview.evaluation.parts import part_of
     from embedders.errors import EmbedderError
 
@@ -124,7 +124,14 @@ async def _work(
             space, file = _space(options["space"]), queries or memories
             if file is None or (memories and queries):
                 raise click.UsageError("with --space name one file, QUERIES")
-            asked = _some(part_of(read_queries(file, space), part))
+            judged = read_judged(file, space)
+            if judged.unjudged or judged.without_answer:
+                click.echo(
+                    f"left out: {judged.unjudged} questions that nobody has judged,"
+                    f" {judged.without_answer} to which no answer was right",
+                    err=True,
+                )
+            asked = _some(part_of(judged.queries, part))
             from appview.folder import space_file_name
 
             path = settings.spaces_folder / space_file_name(space)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from appview.clock import now
 from appview.evaluation.errors import EvaluationError
 from appview.evaluation.runner import Configuration, Outcome, ask
-from appview.evaluation.spaces import CONFIG_CREATED_AT, document_text, existing, indexed
-from appview.evaluation.vectors import VectorFile
+from appview.evaluation.spaces import CONFIG_CREATED_AT, AskedSpace, document_text, existing, indexed
+from appview.evaluation.vectors import Brought, Embedded, VectorFile
 from appview.memory.scope import EVERYTHING
 from appview.search.analysis import ANALYSIS, TextAnalysis
 from appview.search.derived import ViewCache
@@ -43,6 +43,7 @@ class Evaluation:
     spaces: int
     memories: int
     unknown: int
+    brought: bool = False  # whether every question brought its vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,10 @@ async def evaluate_set(
                 async with indexed(by_space[name], vectors, config, place, executor, now, analysis) as space:
                     own = [query for query in queries if query.space == name]
                     progress(f"asking {len(own)} questions of {name} ({language})")
-                    cache = ViewCache(analysis)
+                    cache, asking = ViewCache(analysis), Embedded(vectors, config.query_prefix)
                     for each in configurations:
                         if each.language == language:
-                            outcomes[each] += await ask(space, own, vectors, each.tuning, analysis, cache)
+                            outcomes[each] += await ask(space, own, asking, each.tuning, analysis, cache)
     return Evaluation(
         model,
         outcomes,
@@ -118,24 +119,40 @@ async def evaluate_space(
     """Ask judged questions of a space that is there. Raises `EvaluationError` and `StoreError`."""
     if any(each.language != Configuration("").language for each in configurations):
         raise EvaluationError("a space is analysed in its own language", hint="leave `language` out")
-    model = await embedder.key()
     with ThreadPoolExecutor(THREADS) as executor:
         async with existing(path, space, executor, now, ANALYSIS) as opened:
-            active = opened.store.active
-            if active != model:
-                raise EvaluationError(
-                    f"the space is searched with {active}, the embedder is {model}",
-                    hint="name the space's own model with --embedder",
-                )
-            vectors = VectorFile.open(vector_folder, model)
-            await vectors.fill(embedder, "question", [opened.query_prefix + query.text for query in queries])
+            vectors = await _vectors_for(opened, queries, embedder, vector_folder)
             cache = ViewCache(ANALYSIS)
             outcomes = {
                 each: await ask(opened, queries, vectors, each.tuning, ANALYSIS, cache)
                 for each in configurations
             }
             count, unknown = await _held(opened.store, queries)
-            return Evaluation(model, outcomes, 1, count, unknown)
+            return Evaluation(
+                vectors.model, outcomes, 1, count, unknown, brought=vectors.others is None and bool(queries)
+            )
+
+
+async def _vectors_for(
+    opened: AskedSpace, queries: Sequence[JudgedQuery], embedder: Embedder, folder: Path
+) -> Brought:
+    """Take the vectors that questions bring and embed the others; raise `EvaluationError`."""
+    active = opened.store.active
+    if active is None:
+        raise EvaluationError("the space has no model")
+    missing = [query for query in queries if query.vector is None or query.model != active]
+    if not missing and queries:
+        return Brought(active, None)
+    model = await embedder.key()
+    if active != model:
+        raise EvaluationError(
+            f"the space is searched with {active}, the embedder is {model}"
+            f" ({len(missing)} of {len(queries)} questions bring no vector of the space's model)",
+            hint="name the space's own model with --embedder",
+        )
+    file = VectorFile.open(folder, model)
+    await file.fill(embedder, "question", [opened.query_prefix + query.text for query in missing])
+    return Brought(active, Embedded(file, opened.query_prefix))
 
 
 async def _held(store: SpaceStore, queries: Sequence[JudgedQuery]) -> tuple[int, int]:

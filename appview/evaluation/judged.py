@@ -4,7 +4,10 @@
 `queries.jsonl`: `space`, `id`, `query`, `relevant` (ids), and, where there is one, `kind`. The order of the
 lines is the order in which the memories were written.
 
-For a space that is there already only questions are read, with URIs of records in `relevant`.
+For a space that is there already only questions are read, with URIs of records in `relevant`, or, as
+`engram-appview queries export` writes them, with `candidates`, each with what was judged of it: `relevant`
+true, false, or null where nobody has. Such questions bring the vector that they were asked with,
+and their filters.
 """
 
 from __future__ import annotations
@@ -14,11 +17,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from appview.evaluation.errors import BadJudgement
+from appview.memory.values import Filters
+from appview.query_log import Asked
+from lexicons.syntax import Did
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lexicons.models import ModelKey
+
+NO_FILTERS: Final = Filters()
 OTHER: Final = "other"  # the kind of a question that names none
 
 
@@ -37,13 +46,28 @@ class JudgedMemory:
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """A question and the ids of what answers it, at least one."""
+    """A question and the ids of what answers it, at least one. `judged` are the ids of all that somebody has
+    looked at, empty where that is not known; `vector` is f16le, of `model`."""
 
     space: str
     id: str
     text: str
     relevant: tuple[str, ...]
     kind: str
+    judged: frozenset[str] = frozenset()
+    vector: bytes | None = None
+    model: ModelKey | None = None
+    filters: Filters = NO_FILTERS
+    include_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuestions:
+    """Questions to ask, and how many of a file cannot be: nobody has judged them, or found nothing right."""
+
+    queries: list[JudgedQuery]
+    unjudged: int = 0
+    without_answer: int = 0
 
 
 def read_memories(path: Path) -> list[JudgedMemory]:
@@ -66,12 +90,26 @@ def read_memories(path: Path) -> list[JudgedMemory]:
 
 
 def read_queries(path: Path, space: str | None = None) -> list[JudgedQuery]:
+    """Read the questions of `read_judged`."""
+    return read_judged(path, space).queries
+
+
+def read_judged(path: Path, space: str | None = None) -> JudgedQuestions:
     """Read questions, all of them for `space` where one is given; raise `BadJudgement`."""
-    found = []
+    found: list[JudgedQuery] = []
+    unjudged = without_answer = 0
     for number, (where, line) in enumerate(_lines(path), start=1):
-        relevant = tuple(dict.fromkeys(_texts(where, line, "relevant")))
-        if not relevant:
+        verdicts = _verdicts(where, line) if "candidates" in line else None
+        named = _texts(where, line, "relevant") if "relevant" in line or verdicts is None else ()
+        right = [uri for uri, is_right in (verdicts or {}).items() if is_right]
+        relevant = tuple(dict.fromkeys((*named, *right)))
+        if not relevant and verdicts is None:
             raise BadJudgement(where, "relevant: names nothing, so no answer can be right")
+        if not relevant:
+            unjudged += not verdicts
+            without_answer += bool(verdicts)
+            continue
+        asked = _asked(where, line) if verdicts is not None else None
         found.append(
             JudgedQuery(
                 space if space is not None else _text(where, line, "space"),
@@ -79,9 +117,43 @@ def read_queries(path: Path, space: str | None = None) -> list[JudgedQuery]:
                 _text(where, line, "query"),
                 relevant,
                 _text(where, line, "kind") if line.get("kind") is not None else OTHER,
+                frozenset(verdicts) | set(relevant) if verdicts else frozenset(),
+                **({} if asked is None else _as_asked(asked)),
             )
         )
-    return found
+    return JudgedQuestions(found, unjudged, without_answer)
+
+
+def _verdicts(where: str, line: dict[str, Any]) -> dict[str, bool]:
+    """Read what was judged of candidates, without those that nobody has judged."""
+    verdicts: dict[str, bool] = {}
+    candidates = line["candidates"]
+    if not isinstance(candidates, list) or not all(isinstance(each, dict) for each in candidates):
+        raise BadJudgement(where, "candidates: must be a list of objects")
+    for each in candidates:
+        verdict = each.get("relevant")
+        if verdict is not None and not isinstance(verdict, bool):
+            raise BadJudgement(where, "candidates: relevant must be true, false or null")
+        if verdict is not None:
+            verdicts[_text(where, each, "uri")] = verdict
+    return verdicts
+
+
+def _asked(where: str, line: dict[str, Any]) -> Asked:
+    try:
+        return Asked.from_json(line)
+    except ValueError as error:
+        raise BadJudgement(where, f"is not what was exported: {error}") from None
+
+
+def _as_asked(asked: Asked) -> dict[str, Any]:
+    author = None if asked.author is None else Did(asked.author)
+    return {
+        "vector": asked.vector,
+        "model": asked.model,
+        "filters": Filters(author=author, tags=asked.tags, since=asked.since),
+        "include_superseded": asked.include_superseded,
+    }
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 DIGITS: Final = 4
+BROUGHT: Final = "vectors of the log"  # in place of an embedder, where every question brought its own
 ARMS: Final[tuple[Mode, ...]] = ("keyword", "vector")
 
 
@@ -26,7 +27,7 @@ def document(evaluation: Evaluation, embedder: str, part: str) -> Document:
     """Write an evaluation as one document, with all that it takes to make it again."""
     configurations = list(evaluation.outcomes)
     written: Document = {
-        "embedder": {"spec": embedder, **evaluation.model.to_record()},
+        "embedder": {"spec": BROUGHT if evaluation.brought else embedder, **evaluation.model.to_record()},
         "part": part,
         "spaces": evaluation.spaces,
         "memories": evaluation.memories,
@@ -58,7 +59,17 @@ def _configuration(
             }
             for mode in MODES
         },
+        "unjudgedHits": _unjudged(outcomes),
         "hybridOver": {arm: _differences(outcomes, arm, outcomes, "hybrid") for arm in ARMS},
+    }
+
+
+def _unjudged(outcomes: Sequence[Outcome]) -> Document:
+    """Count, by mode, those of the first ten hits that nobody has judged. They count as wrong."""
+    return {
+        mode: sum(outcome.unjudged[mode] for outcome in outcomes if mode in outcome.unjudged)
+        for mode in MODES
+        if any(mode in outcome.unjudged for outcome in outcomes)
     }
 
 
@@ -95,6 +106,9 @@ def lines(written: Document) -> list[str]:
         told.append(f"judgements of memories that are not there: {written['unknownJudgements']}")
     for each in written["configurations"]:
         told += ["", f"{each['name']}: {_pairs(each['settings'])}", *_results(each["results"])]
+        if each["unjudgedHits"]:
+            counts = ", ".join(f"{number} by {mode}" for mode, number in each["unjudgedHits"].items())
+            told.append(f"hits among the first ten that nobody has judged, counted as wrong: {counts}")
         for arm in ARMS:
             told += ["", f"{each['name']}: hybrid less {arm}", *_gains({"hybrid": each["hybridOver"][arm]})]
     if "comparison" in written:

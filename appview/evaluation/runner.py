@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final, get_args
 
-from appview.evaluation.metrics import DEPTH, MEASURES, Measured, measure
+from appview.evaluation.metrics import DEPTH, MEASURES, NDCG_DEPTH, Measured, measure
 from appview.evaluation.statistics import compare, estimate
 from appview.memory.scope import EVERYTHING
+from appview.memory.superseding import Succession
 from appview.search.engine import Mode, Searcher, SearchRequest
 from appview.search.tuning import DEFAULT, Tuning
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from appview.evaluation.judged import JudgedQuery
     from appview.evaluation.spaces import AskedSpace
     from appview.evaluation.statistics import Difference, Estimate
-    from appview.evaluation.vectors import VectorFile
+    from appview.evaluation.vectors import Vectors
     from appview.search.analysis import TextAnalysis
     from appview.search.derived import ViewCache
 
@@ -41,12 +42,13 @@ class Outcome:
 
     kind: str
     measured: Mapping[Mode, Measured]
+    unjudged: Mapping[Mode, int] = field(default_factory=dict)  # of the first ten hits, where that is known
 
 
 async def ask(
     space: AskedSpace,
     queries: Sequence[JudgedQuery],
-    vectors: VectorFile,
+    vectors: Vectors,
     tuning: Tuning,
     analysis: TextAnalysis,
     cache: ViewCache,
@@ -59,22 +61,26 @@ async def ask(
         await searcher.close()
 
 
-async def _outcome(searcher: Searcher, space: AskedSpace, query: JudgedQuery, vectors: VectorFile) -> Outcome:
-    measured = {}
+async def _outcome(searcher: Searcher, space: AskedSpace, query: JudgedQuery, vectors: Vectors) -> Outcome:
+    measured, unjudged = {}, {}
     for mode in MODES:
         request = SearchRequest(
             text=query.text,
-            vector=vectors.find("question", space.query_prefix + query.text),
+            vector=vectors.of(query),
             mode=mode,
             limit=DEPTH,
             model=vectors.model,
+            filters=query.filters,
+            succession=Succession(shown=query.include_superseded),
         )
         result = await searcher.search(space.store, request, EVERYTHING)
         # Whatever was built beside the first question answers the others.
         await searcher.settled()
         ranking = [space.names.get(hit.fact.uri, hit.fact.uri) for hit in result.hits]
         measured[mode] = measure(ranking, query.relevant)
-    return Outcome(query.kind, measured)
+        if query.judged:
+            unjudged[mode] = len(set(ranking[:NDCG_DEPTH]) - query.judged)
+    return Outcome(query.kind, measured, unjudged)
 
 
 def by_kind(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:

@@ -7,8 +7,9 @@ appended; one that was cut off by a crash is dropped when the file is opened aga
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from lexicons.embeddings import encode_f16le, normalise
 
@@ -16,12 +17,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from appview.evaluation.judged import JudgedQuery
     from embedders.protocol import Embedder
     from lexicons.models import ModelKey
 
 Part = Literal["document", "question"]
 BATCH: Final = 64  # texts embedded between two writes to disk
 HASH_BYTES: Final = 32  # SHA-256
+
+
+class Vectors(Protocol):
+    """The vectors of questions, all of one model."""
+
+    @property
+    def model(self) -> ModelKey:
+        """Whose they are."""
+        ...
+
+    def of(self, query: JudgedQuery) -> bytes:
+        """Give the f16le vector of a question."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors that were made of the words of questions."""
+
+    file: VectorFile
+    prefix: str
+
+    @property
+    def model(self) -> ModelKey:
+        """Whose they are."""
+        return self.file.model
+
+    def of(self, query: JudgedQuery) -> bytes:
+        """Give the f16le vector of a question that `VectorFile.fill` has been given with the prefix."""
+        return self.file.find("question", self.prefix + query.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """Vectors that questions bring themselves where they are of the model; others are embedded."""
+
+    model: ModelKey
+    others: Embedded | None
+
+    def of(self, query: JudgedQuery) -> bytes:
+        """Give the f16le vector of a question."""
+        if query.vector is not None and query.model == self.model:
+            return query.vector
+        if self.others is None:
+            raise AssertionError("a question without a vector, and nothing to make one")
+        return self.others.of(query)
 
 
 class VectorFile:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appview.settings import Network
+    from appview.setting_kinds import Network
 
 Address = IPv4Address | IPv6Address
 

@@ -54,6 +54,13 @@ def make_app(
         context.settings.service_did, service_url(context.settings), context.keys.public_key_multibase
     )
 
+    async def query_log(_app: web.Application) -> AsyncIterator[None]:
+        context.query_log.start()
+        yield
+        await context.query_log.close()
+
+    app.cleanup_ctx.append(query_log)
+
     async def health(request: web.Request) -> web.Response:
         check_verb(request, ("GET", "HEAD"))
         return answer({"version": program_version()})

@@ -10,6 +10,7 @@ from appview.access.callers import Callers, NoAccounts
 from appview.errors import ConfigurationError
 from appview.memory.reinforcer import Reinforcer
 from appview.occasional import Occasional
+from appview.query_log import QueryLog
 from appview.search.analysis import ANALYSIS
 from appview.search.derived import ViewCache
 from appview.search.engine import Searcher
@@ -51,6 +52,7 @@ class Context:
     cursors: Cursors
     callers: Callers
     reinforcer: Reinforcer
+    query_log: QueryLog
     clock: Clock
     faults: Occasional = field(default_factory=Occasional)  # of storage, that are told in the log
 
@@ -93,6 +95,7 @@ class Context:
             cursors=cursors,
             callers=callers,
             reinforcer=Reinforcer(pool),
+            query_log=QueryLog.of(settings, clock),
             clock=clock,
         )
 

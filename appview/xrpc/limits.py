@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from appview.access.subjects import Subject
     from appview.clock import Clock
-    from appview.settings import Network, Settings
+    from appview.setting_kinds import Network
+    from appview.settings import Settings
     from appview.xrpc.buckets import Standing
     from lexicons.spaces import SpaceUri
 

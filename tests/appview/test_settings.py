@@ -90,6 +90,13 @@ class TestPrecedence:
             "rate_address": (0, "0"),
             "rate_subject": (1, "1"),
             "rate_space": (100_000_000, "100000000"),
+            "query_log": (
+                ["did:plc:7iza6de2dwap2sbkpav7c6c6"],
+                "at://did:plc:7iza6de2dwap2sbkpav7c6c6/garden.engram.config/self",
+            ),
+            "query_log_subjects": (True, "on"),
+            "query_log_days": (3_650, "3650"),
+            "query_log_mb": (1, "1"),
             "trusted_proxies": (["10.0.0.0/8", "::1"], "10.0.0.0/8, ::1"),
         }
         assert set(values) == {setting.name for setting in SETTINGS}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from appview.access.subjects import Anonymous
 from appview.memory.strength import SPACE
+from appview.query_log import Asked
 from appview.search.engine import Mode, SearchRequest
 from appview.search.errors import ModelChanged, NoSuchMemory
 from appview.search.signals import NAMES, PROFILES
@@ -89,12 +90,36 @@ async def run(call: Call, question: Question, space: Readable) -> SearchResult:
         vector, model = await _vector(question, space.store, call.context.embedder)
         asked = replace(request, vector=vector, model=model)
         try:
-            return await searcher.search(space.store, asked, space.scope)
+            result = await searcher.search(space.store, asked, space.scope)
         except ModelChanged:
             continue  # it was promoted in between: the new model decides what happens
         except NoSuchMemory:
             raise MemoryNotFound from None
+        _keep(call, asked)
+        return result
     raise NotEnoughResources("the space's model keeps changing")
+
+
+def _keep(call: Call, request: SearchRequest) -> None:
+    """Keep the question, where the operator wishes it and it has words."""
+    kept = call.context.query_log
+    if request.text is None or request.similar_to is not None or not kept.keeps(call.space):
+        return
+    kept.note(
+        call.space,
+        Asked(
+            at=call.context.clock(),
+            text=request.text,
+            mode=request.mode,
+            vector=request.vector,
+            model=request.model if request.vector is not None else None,
+            author=request.filters.author,
+            tags=request.filters.tags,
+            since=request.filters.since,
+            include_superseded=request.succession.shown,
+            subject=str(call.subject) if kept.with_subjects else None,
+        ),
+    )
 
 
 def answer_of(result: SearchResult) -> dict[str, Any]:

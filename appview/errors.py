@@ -6,6 +6,7 @@ AppviewError
 │   ├── StoreMismatch      a file does not belong to the space or version it is opened for
 │   └── StoreBusy          another process has the data folder
 ├── NotFound               there is no such thing here
+├── Unreachable            a service that was named could not be asked, or is no appview
 ├── AccessError            of rules, and of proving who asks (see `appview/access/errors.py`)
 ├── FetchError             another server cannot be asked (see `appview/http/errors.py`)
 ├── IdentityError          an account's keys cannot be used (see `appview/identity/errors.py`)
@@ -55,6 +56,17 @@ class StoreBusy(StoreError):
     @property
     def retryable(self) -> bool:
         """It can, once that process has ended."""
+        return True
+
+
+class Unreachable(AppviewError):
+    """A service that was named could not be asked, or what it answers is no answer of an appview."""
+
+    exit_code = 6
+
+    @property
+    def retryable(self) -> bool:
+        """It may, once the service is there."""
         return True
 
 

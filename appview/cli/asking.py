@@ -1,11 +1,13 @@
-"""`engram-appview search`: ask a space in the data folder, with the numbers that the service would give."""
+"""`engram-appview search`: ask a space in the data folder, or a service by its URL, with the same numbers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import os
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from appview.cli.evaluation import API_KEY_VARIABLE
 from appview.cli.options import opened, run_async, settings_options, space_argument
 from appview.cli.output import json_option, show
 
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
     from lexicons.spaces import SpaceUri
 
 COMPONENTS: Final = ("keyword", "vector", "context", "recency", "strength", "importance", "links")
+MAX_TOKEN_CHARACTERS: Final = 8_192  # ours; a service-auth token is under 2 kB
 SHOWN_CHARACTERS: Final = 160  # of a memory's text
 
 
-def _read_subject(_context: click.Context, parameter: click.Parameter, value: str) -> Subject:
+def _read_subject(_context: click.Context, parameter: click.Parameter, value: str | None) -> Subject | None:
     from appview.access.subjects import InvalidName, parse_subject
 
+    if value is None:
+        return None
     try:
         return parse_subject(value)
     except InvalidName as error:
@@ -36,9 +41,14 @@ def _read_subject(_context: click.Context, parameter: click.Parameter, value: st
     "--as",
     "subject",
     metavar="SUBJECT",
-    default="anonymous",
     callback=_read_subject,
     help="Whose sight to search with: a DID, token:NAME or anonymous (default).",
+)
+@click.option("--url", metavar="URL", help="Ask the service at this address instead of the data folder.")
+@click.option(
+    "--token-file",
+    type=click.File("r", encoding="utf-8"),
+    help="With --url: holds a token that says who asks; - is standard input.",
 )
 @click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Which arms search.")
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="How many at most.")
@@ -54,10 +64,24 @@ def _read_subject(_context: click.Context, parameter: click.Parameter, value: st
 @json_option
 @settings_options("data", "embedder")
 def search(
-    settings: Settings, /, space: SpaceUri, query: str, subject: Subject, as_json: bool, **asked: Any
+    settings: Settings,
+    /,
+    space: SpaceUri,
+    query: str,
+    subject: Subject | None,
+    url: str | None,
+    token_file: IO[str] | None,
+    as_json: bool,
+    **asked: Any,
 ) -> None:
     """Search a space, and say of each answer why it is there. Nothing is made stronger by it."""
+    if url is not None and subject is not None:
+        raise click.UsageError("--as is for the data folder; a service is told who asks with --token-file")
+    if url is None and token_file is not None:
+        raise click.UsageError("--token-file is for --url; --as says whose sight to search with here")
+    token = None if token_file is None else token_file.read(MAX_TOKEN_CHARACTERS).strip()
     parameters = {
+        "space": str(space),
         "q": query,
         "limit": asked["limit"],
         "collapse": asked["collapse"],
@@ -68,10 +92,15 @@ def search(
     }
 
     async def work() -> dict[str, Any]:
-        from appview.asking import ask
+        from appview.access.subjects import Anonymous
+        from appview.asking import ask, ask_service
 
+        if url is not None:
+            key = os.environ.get(API_KEY_VARIABLE)
+            embedder = settings.embedder
+            return await ask_service(url, parameters, token=token, embedder=embedder, api_key=key)
         async with opened(settings) as (control, access):
-            return await ask(settings, control, access, subject, {"space": str(space), **parameters})
+            return await ask(settings, control, access, subject or Anonymous(), parameters)
 
     document = run_async(work())
     show(document, _lines(document), as_json=as_json)
@@ -86,11 +115,17 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{number}. {text[:SHOWN_CHARACTERS]}{'…' if len(text) > SHOWN_CHARACTERS else ''}"
         parts = [
             f"{name} {_fraction(match[name]['contribution'])}"
-            f" ({_fraction(match[name]['raw'])}, weight {_fraction(match[name]['weight'])})"
+            f" ({_fraction(match[name]['raw'])}, normalised {_fraction(match[name]['normalised'])},"
+            f" weight {_fraction(match[name]['weight'])})"
             for name in COMPONENTS
             if name in match
         ]
         yield f"   {_fraction(match['score'])} = {' + '.join(parts) or '0'}"
+        if "trace" in document:
+            yield f"   found by {', '.join(match.get('foundBy', ())) or 'what stands beside it'}"
+            without = [f"{each['component']} ({each['reason']})" for each in match.get("missing", ())]
+            if without:
+                yield f"   without {', '.join(without)}"
         if match["words"]:
             yield f"   words: {', '.join(match['words'])}"
         if match.get("alike"):

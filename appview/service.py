@@ -24,7 +24,9 @@ from appview.memory.pool import SpacePool
 from appview.memory.reanalyser import Reanalyser
 from appview.observing import metrics_app, told_to_the_command_line
 from appview.search.analysis import ANALYSIS
-from appview.xrpc.app import make_app
+from appview.web.index import add_pages
+from appview.web.pages import add_browsing
+from appview.xrpc.app import ROUTES, make_app
 from appview.xrpc.context import Context
 from appview.xrpc.server import listening
 
@@ -93,7 +95,10 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
                 app = metrics_app(settings, status)
                 url = await stack.enter_async_context(_listening(app, *settings.metrics, "--metrics"))
                 log.info("metrics", url=f"{url}/metrics")
-            async with _listening(make_app(context), settings.host, settings.port, "--port") as url:
+            app = make_app(context)
+            add_pages(app, settings)
+            add_browsing(app, app[ROUTES].ask)
+            async with _listening(app, settings.host, settings.port, "--port") as url:
                 log.info("listening", url=url, sources=list(settings.source))
                 if ready is not None:
                     ready(url)

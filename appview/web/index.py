@@ -36,6 +36,7 @@ dd {{ margin: 0 0 .6rem 1.5rem }}
 <p>This is a service for programs. It follows ATProto accounts that publish what they learn as
 <code>garden.engram.memory</code> records, and answers questions about them.</p>
 <p>Its DID is <code>{did}</code>. Registration is <b>{registration}</b>: {meaning}.</p>
+<p>People can <a href="/browse">look into its spaces</a> as well.</p>
 <h2>Queries</h2>
 <dl>
 {methods}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _PROCESS: Final = secrets.token_hex(4)
 _NUMBERS: Final = itertools.count(1)
 
+ROUTES: Final = web.AppKey("routes", Routes)
 _CONTEXT: Final = web.AppKey["Context"]("context")
 _log = structlog.get_logger("appview.xrpc")
 
@@ -49,7 +50,7 @@ def make_app(
     limits = limits or Limits.of(context.settings, context.clock)
     app = web.Application(middlewares=[_outermost, limits.middleware])
     app[_CONTEXT] = context
-    routes = Routes(context, admission or Admission())
+    routes = app[ROUTES] = Routes(context, admission or Admission())
     document = did_document(
         context.settings.service_did, service_url(context.settings), context.keys.public_key_multibase
     )

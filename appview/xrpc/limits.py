@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 REFUSED_COST: Final = 10  # ours: requests that a credential which does not hold counts for
 MAX_AT_ONCE: Final = 96  # ours: requests of one address; two thirds of the line before the queries
-PREFIX: Final = "/xrpc/"
+COUNTED: Final = ("/xrpc/", "/browse")  # methods, and the pages that are made of their answers
 UNLIMITED: Final = frozenset({"/xrpc/_health"})  # what watches over the service asks often
 
 
@@ -72,7 +72,7 @@ class Limits:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handle) -> web.StreamResponse:
         """Count a request by its address, and let what answers it count on; raise `RateLimitExceeded`."""
-        if not request.path.startswith(PREFIX) or request.path in UNLIMITED:
+        if not request.path.startswith(COUNTED) or request.path in UNLIMITED:
             return await handler(request)
         address = caller_address(request.remote, request.headers.getall("X-Forwarded-For", ()), self._trusted)
         desk = request[_DESK] = Desk(self, limit_key(address))

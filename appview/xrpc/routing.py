@@ -6,7 +6,7 @@ What each request goes through is the same and is here alone; handlers begin wit
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from appview.access.subjects import Anonymous
 from appview.xrpc import callers
@@ -25,7 +25,7 @@ from appview.xrpc.responses import answer
 from lexicons import catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
     from aiohttp import web
 
@@ -73,6 +73,20 @@ class Routes:
             changes = verbs == VERBS["procedure"] and nsid not in FLEETING
             body = await (to_the_end(handler(call)) if changes else handler(call))
         return answer(body)
+
+    async def ask(
+        self, request: web.Request, nsid: Nsid, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Answer a query for a page: for somebody without a credential, with what is given or with the
+        parameters of the page's own address. Raises `XrpcError`."""
+        if given is None:
+            parameters = read_parameters(self._catalog, nsid, request.raw_path)
+        else:
+            parameters = dict(self._catalog.validate_params(nsid, given))
+        call = Call(self._context, nsid, Anonymous(), parameters, desk_of(request))
+        async with self._admission.admit():
+            await self._context.access.refresh()
+            return await HANDLERS[nsid](call)
 
     async def _caller(self, request: web.Request, method: Nsid, desk: Desk) -> Subject:
         try:

@@ -105,6 +105,10 @@ async def test_a_memory_is_found_over_http_and_a_member_is_noticed(network: Netw
                 while not await found():  # noqa: ASYNC110 - files signal nothing
                     await asyncio.sleep(0.02)
             assert await found() == ["turn the compost weekly"]
+            for page in ("/", f"/browse/search?space={space}&q=compost"):
+                async with session.get(url + page) as response:
+                    assert response.status == 200
+                    assert "engram appview" in await response.text()
             code, output = await command(variables, "member", "remove", str(space), bob.did)
             assert code == 0, output
             async with asyncio.timeout(3):

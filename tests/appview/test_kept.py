@@ -122,7 +122,7 @@ async def test_a_space_that_is_removed_is_gone_for_the_next_who_asks(
     await theirs.put_space(row)
     assert await ours.space(space) == row
     assert await ours.space(space) == row
-    await theirs.remove_space(space, 2)
+    await theirs.remove_space(space, 2, actor="operator")
     assert await ours.space(space) is None
     await theirs.close()
     await ours.close()

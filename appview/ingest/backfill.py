@@ -325,9 +325,7 @@ class Backfill:
                 await self._control.put_membership(space, did, "synced", marks.get(pair))
             else:  # what the author may write has changed since the repo was routed
                 await self._reconciler.fill(space, did, known_pair=True)
-        state = pipeline.engine.state(did)
-        if state is not None and state.sync == "synchronized" and not pipeline.pending.spaces(did):
-            self._due.pop(did, None)
+        self._forget_wish(did)
         if did not in pipeline.roster.followed and did in pipeline.rows:
             await self._reconciler.forget(did)  # it declares no space after all
 
@@ -359,7 +357,14 @@ class Backfill:
             pds=repo.identity.pds,
         )
         pipeline.check_handle(repo.identity)
+        self._forget_wish(did)  # before anything happens to the account that is to be asked about
         return filled
+
+    def _forget_wish(self, did: Did) -> None:
+        """Ask no more for a repo of which everything is handed on."""
+        state = self._pipeline.engine.state(did)
+        if state is not None and state.sync == "synchronized" and not self._pipeline.pending.spaces(did):
+            self._due.pop(did, None)
 
     async def _declare(self, did: Did, routed: RoutedRepo) -> None:
         """Follow the config that the repo holds, or that it holds none."""

@@ -57,7 +57,8 @@ from appview.ingest.commands import (
 from appview.ingest.commits import MAX_FUTURE, ProvenCommit, check_rev, prove_commit, prove_sync
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
-from appview.ingest.tracked import TrackedRepo, size_of
+from appview.ingest.tracked import TrackedRepo
+from appview.ingest.waiting import WaitingRoom
 from lexicons.ids import NAMESPACE
 from lexicons.syntax import Tid
 
@@ -76,9 +77,6 @@ EARLY_INTERVAL: Final = 600 * SECOND  # ours: between two looks at a repo becaus
 IDENTITY_RETRY: Final = 5 * SECOND  # ours: first wait after a DID could not be resolved; doubles
 MAX_IDENTITY_RETRY: Final = 600 * SECOND  # ours
 MAX_IDENTITY_AGE: Final = 24 * 3600 * SECOND  # ours: a document is not believed for longer
-MAX_WAITING_EVENTS: Final = 1_000  # ours, a repo
-MAX_WAITING_BYTES: Final = 8_000_000  # ours, a repo: four commits of the largest size
-MAX_WAITING_TOTAL: Final = 64_000_000  # ours, bytes of all repos
 
 # Refusals that say nothing of the repo itself: the message may be anyone's, or is no news.
 _NO_NEWS: Final[frozenset[Reason]] = frozenset({"did-mismatch", "future-rev", "old-rev", "wrong-host"})
@@ -93,7 +91,7 @@ class Engine:
         self._names: set[bytes] = set()
         self._due: dict[Did, int] = {}  # when to look at an identity again
         self._early: dict[Did, int] = {}  # when a rev that was refused as ahead of the time is so no more
-        self._waiting_bytes = 0
+        self._waiting = WaitingRoom()
         self._attempts = 0
 
     # What is tracked
@@ -121,7 +119,7 @@ class Engine:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many events wait, and their bytes."""
-        return sum(len(repo.waiting) for repo in self._repos.values()), self._waiting_bytes
+        return sum(len(repo.waiting) for repo in self._repos.values()), self._waiting.bytes
 
     def track(self, did: Did, state: RepoState | None = None) -> list[Command]:
         """Follow a repo from a known state; anything but `synchronized` asks for a resync at once."""
@@ -139,7 +137,7 @@ class Engine:
         """Forget a repo."""
         repo = self._repos.pop(did, None)
         if repo is not None:
-            self._clear(repo)
+            self._waiting.clear(repo)
             self._names.discard(did.encode())
             self._due.pop(did, None)
             self._early.pop(did, None)
@@ -299,7 +297,7 @@ class Engine:
             self._note_early(repo, event.rev, now)
             return [Drop(repo.did, error.reason, error.detail)]
         if repo.blocked or repo.waiting:
-            self._wait(repo, event, host)
+            self._waiting.add(repo, event, host)
             return []
         return self._judge(repo, event, host, now)
 
@@ -308,7 +306,7 @@ class Engine:
         if repo.rev is not None and event.rev <= repo.rev:
             return [Drop(repo.did, "old-rev")]
         if repo.key is None or not 0 <= now - repo.resolved_at < MAX_IDENTITY_AGE:
-            self._wait(repo, event, host, first=True)
+            self._waiting.add(repo, event, host, first=True)
             repo.awaits_identity = True
             return [] if repo.fetching else [self._fetch(repo, force=repo.key is not None)]
         if host is not None and host != repo.pds:
@@ -323,7 +321,7 @@ class Engine:
             refusal = Drop(repo.did, error.reason, error.detail)
             return [refusal] if error.reason in _NO_NEWS else [refusal, *self._resync(repo, error.reason)]
         if commit.prev_data != repo.data:
-            self._wait(repo, event, host, first=True)
+            self._waiting.add(repo, event, host, first=True)
             return self._resync(repo, "prev-data-mismatch")
         repo.rev, repo.data = commit.rev, commit.data
         return [Apply(repo.claims.pass_by(commit))]
@@ -344,7 +342,7 @@ class Engine:
         if repo.refreshed_at is None or now - repo.refreshed_at >= REFRESH_INTERVAL:
             repo.retried, repo.refreshed_at = event, now
             repo.awaits_identity = True
-            self._wait(repo, event, host, first=True)
+            self._waiting.add(repo, event, host, first=True)
             return [self._fetch(repo, force=True)]
         self._suspect(repo, repo.refreshed_at)
         return [Drop(repo.did, error.reason, error.detail)]
@@ -432,7 +430,7 @@ class Engine:
         was_active, repo.active, repo.status = repo.active, active, status
         commands: list[Command] = [AccountStatus(repo.did, active, status)]
         if not active:
-            self._clear(repo)
+            self._waiting.clear(repo)
             repo.claims.clear()
             repo.resyncing, repo.resync_again, repo.overflowed = False, False, None
             repo.sync = "desynchronized"
@@ -466,32 +464,6 @@ class Engine:
                 continue
             if not repo.waiting:
                 break
-            event, host = repo.waiting.popleft()
-            self._weigh(repo, -size_of(event))
+            event, host = self._waiting.take(repo)
             commands += self._judge(repo, event, host, now)
         return commands
-
-    def _wait(self, repo: TrackedRepo, event: RepoNews, host: str | None, *, first: bool = False) -> None:
-        size = size_of(event)
-        if (
-            len(repo.waiting) >= MAX_WAITING_EVENTS
-            or repo.waiting_bytes + size > MAX_WAITING_BYTES
-            or self._waiting_bytes + size > MAX_WAITING_TOTAL
-        ):
-            revs = [event.rev, repo.overflowed or "", *(each.rev for each, _ in repo.waiting)]
-            repo.overflowed = max(revs)
-            self._clear(repo)
-            return
-        if first:
-            repo.waiting.appendleft((event, host))
-        else:
-            repo.waiting.append((event, host))
-        self._weigh(repo, size)
-
-    def _clear(self, repo: TrackedRepo) -> None:
-        repo.waiting.clear()
-        self._weigh(repo, -repo.waiting_bytes)
-
-    def _weigh(self, repo: TrackedRepo, size: int) -> None:
-        repo.waiting_bytes += size
-        self._waiting_bytes += size

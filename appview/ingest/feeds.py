@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from appview.control import Control
     from appview.ingest.backoff import Random
     from appview.ingest.committer import Committer
+    from appview.ingest.intake import Intake
     from appview.ingest.pipeline import Pipeline
     from appview.ingest.stream import Stream
     from appview.source_lines import SourceLine
@@ -43,6 +44,7 @@ class Feed:
         client: HttpClient,
         control: Control,
         pipeline: Pipeline,
+        intake: Intake,
         committer: Committer,
         clock: Clock,
         *,
@@ -53,6 +55,7 @@ class Feed:
         self._client = client
         self._control = control
         self._pipeline = pipeline
+        self._intake = intake
         self._committer = committer
         self._clock = clock
         self._random = random
@@ -68,7 +71,7 @@ class Feed:
             group.create_task(stream.run(), name=f"read {self.line.name}")
             while True:
                 items = await self._queue.get_some(TAKE)
-                await self._pipeline.take(self.line.name, items, self.line.host)
+                await self._intake.take(self.line.name, items, self.line.host)
                 if isinstance(stream, Tap):
                     await self._committer.flush()
                     await stream.acknowledge(sum(isinstance(item, Letter) for item in items))

@@ -22,6 +22,8 @@ from appview.ingest.feeds import Feed
 from appview.ingest.fetch import RepoFetcher
 from appview.ingest.frames import frame_time
 from appview.ingest.hosts import Hosts
+from appview.ingest.intake import Intake
+from appview.ingest.lookups import LookUps
 from appview.ingest.pipeline import Pipeline
 from appview.ingest.prover import Prover
 from appview.ingest.reconcile import Reconciler
@@ -78,12 +80,16 @@ class Ingest:
         self._pipeline = Pipeline(
             Engine(),
             self._committer,
-            resolver,
-            Handles(self._client, clock, development=settings.allow_loopback),
             self._declarations,
             clock,
             open_registration=open_registration,
         )
+        self._intake = Intake(self._pipeline, self._committer, clock)
+        handles = Handles(self._client, clock, development=settings.allow_loopback)
+        self._look_ups = look_ups = LookUps(self._pipeline, resolver, handles, clock)
+        self._pipeline.look_up = look_ups.want
+        self._pipeline.identity_changed = look_ups.changed
+        self._pipeline.check_handle = look_ups.check_handle
         self._reconciler = Reconciler(
             control, access, pool, self._committer, self._pipeline, self._declarations, repairs, clock
         )
@@ -113,6 +119,7 @@ class Ingest:
                 self._client,
                 control,
                 self._pipeline,
+                self._intake,
                 self._committer,
                 clock,
                 random=rng,
@@ -154,7 +161,7 @@ class Ingest:
         async with self._client, asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(part.run(), name=type(part).__name__)
-                for part in (self._committer, self._pipeline, self._backfill, self._prover)
+                for part in (self._committer, self._look_ups, self._pipeline, self._backfill, self._prover)
             ]
             async with self._pipeline.lock:
                 await self._committer.insist(self._reconciler.reconcile)
@@ -197,7 +204,7 @@ class Ingest:
 
     def _progress(self, line: SourceLine, status: dict[str, Any]) -> dict[str, Any]:
         """Tell how far a source is behind: its last event when it was taken, what is on disk in seq."""
-        taken_at, item = self._pipeline.taken.get(line.name, (None, None))
+        taken_at, item = self._intake.taken.get(line.name, (None, None))
         said = position = None
         if isinstance(item, bytes):
             said, position = frame_time(item), status.get("position")

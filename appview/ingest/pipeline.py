@@ -1,4 +1,4 @@
-"""From frames to the committer: the engine decides what is true, this carries out what it says.
+"""From the engine to the committer: the engine decides what is true, this carries out what it says.
 
 Invariants:
 - Whatever changes the engine, the roster or the committer's order does so under one lock, so that each repo's
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 import structlog
 
 from appview.control import RepoRow, SyncState
-from appview.errors import AppviewError
 from appview.ingest.claims import ClaimEvent
 from appview.ingest.commands import (
     AccountStatus,
@@ -34,42 +33,35 @@ from appview.ingest.commands import (
     Resync,
     Untracked,
 )
-from appview.ingest.errors import MalformedFrame
-from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
 from appview.ingest.pending import Pending
 from appview.ingest.roster import Roster
 from appview.ingest.route import RecordChange, judge_config, refusals, route_commit, route_record
-from appview.ingest.stream import Letter
 from appview.memory.values import Visibility
 from lexicons.data import cid_from_text, cid_text
-from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY, NAMESPACE
+from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from appview.clock import Clock
     from appview.identity.documents import Identity
-    from appview.identity.handles import Handles
-    from appview.identity.resolver import Resolver
     from appview.ingest.claims import RecordState
     from appview.ingest.commands import Command, ResyncReason
     from appview.ingest.commits import ProvenCommit
     from appview.ingest.committer import Committer
     from appview.ingest.declarations import Declarations
     from appview.ingest.engine import Engine
-    from appview.ingest.frames import Event
+    from appview.ingest.frames import CommitEvent
     from appview.ingest.route import Stray
-    from appview.ingest.stream import Gap, Item
     from appview.memory.values import RepoUpdate
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
-BATCH_FRAMES: Final = 64  # frames between two chances for others to run
+TICK_SECONDS: Final = 1.0
 MAX_CANDIDATES: Final = 5_000  # accounts that claim to declare a space and are not yet looked at
 LOGGED_REJECTS: Final = 20  # of each reason
 MAX_DETAIL: Final = 300  # characters
 _ORDINARY: Final = frozenset({"old-rev", "account-inactive"})
-_NEEDLE: Final = NAMESPACE.encode()
 _CONFIG_PATH: Final = f"{CONFIG}/{CONFIG_RKEY}"
 
 log = structlog.get_logger(__name__)
@@ -78,17 +70,16 @@ log = structlog.get_logger(__name__)
 class Pipeline:
     """The engine with its hands. `lock` is held by whoever changes what it holds.
 
-    `wanted(did)` is called when a repo must be fetched, or an account's status be asked for; `prove(command)`
-    when a record must be proven; `purge(did)` when an account is gone; `stranger(did, event)` when an account
-    has written that is not followed: is it to be?
+    It calls `wanted(did)` when a repo must be fetched, or a status be asked for; `prove(command)` when
+    a record must be proven; `look_up(did, force)` when it must be found out who an account is, and
+    `identity_changed(did)` when that is said to have changed; `purge(did)` when an account is gone;
+    `stranger(did, event)` when an account has written that is not followed: is it to be?
     """
 
     def __init__(
         self,
         engine: Engine,
         committer: Committer,
-        resolver: Resolver,
-        handles: Handles,
         declarations: Declarations,
         clock: Clock,
         *,
@@ -102,7 +93,6 @@ class Pipeline:
         self.settling: set[tuple[SpaceUri, Did]] = set()  # filled, but not on disk yet
         self.attempts: dict[Did, int] = {}  # the engine's number of the resync it waits for
         self.turns: Counter[Did] = Counter()  # how often an account came or went since the start
-        self.taken: dict[str, tuple[int, Item]] = {}  # when a source's last event was taken, and what it was
         self.reasons: dict[Did, ResyncReason] = {}  # and why
         self.lock = asyncio.Lock()
         self.events: Counter[str] = Counter()
@@ -110,105 +100,22 @@ class Pipeline:
         self._tree = (b"", "")  # the last one whose CID was written as text, and that
         self.wanted: Callable[[Did], None] = lambda _did: None
         self.prove: Callable[[Prove], None] = lambda _command: None
+        self.look_up: Callable[[Did, bool], None] = lambda _did, _force: None
+        self.identity_changed: Callable[[Did], None] = lambda _did: None
+        self.check_handle: Callable[[Identity], None] = lambda _identity: None
         self.purge: Callable[[Did], Awaitable[None]] | None = None
         self.stranger: Callable[[Did, CommitEvent | ClaimEvent], bool] = lambda _did, _event: False
         self._committer = committer
-        self._resolver = resolver
-        self._handles = handles
         self._declarations = declarations
         self._clock = clock
         self._open_registration = open_registration
-        self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Own the look-ups of identities, and remind the engine of the time, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            while True:
-                await asyncio.sleep(1)
-                async with self.lock:
-                    await self.carry_out(self.engine.tick(self._clock()))
-
-    # Frames
-
-    async def take(self, source: str, items: list[Item], host: str | None = None) -> None:
-        """Take what a source brought, and note how far that is. `host`: the PDS that speaks for itself."""
-        async with self.lock:
-            for start in range(0, len(items), BATCH_FRAMES):
-                group = items[start : start + BATCH_FRAMES]
-                for item in group:
-                    match item:
-                        case bytes():
-                            await self._frame(item, host)
-                        case Letter():
-                            await self._letter(item)
-                        case _:
-                            await self._gap(source, item)
-                last = next(
-                    ((seq, item) for item in reversed(group) if (seq := _seq(item)) is not None), None
-                )
-                if last is not None:
-                    self._committer.reached(source, last[0])
-                    self.taken[source] = (self._clock(), last[1])
-                await self._committer.room()
-        await asyncio.sleep(0)
-
-    async def _frame(self, frame: bytes, host: str | None) -> None:
-        """Take one message. Whatever is wrong with it, the next one comes."""
-        try:
-            await self._read(frame, host)
-        except Exception as error:  # a message that breaks the program must not stop the stream
-            self.events["broken"] += 1
-            log.exception("an event is given up", error=repr(error), bytes=len(frame))
-            did = _did_of(frame)
-            if did is not None:
-                await self.carry_out(self.engine.desynchronize(did))
-
-    async def _letter(self, letter: Letter) -> None:
-        """Take one message that was read already. Whatever is wrong with it, the next one comes."""
-        if letter.problem:
-            await self._malformed(letter.did, letter.problem)
-        for event in letter.events:
-            try:
-                await self._event(event, None)
-            except Exception as error:  # as above
-                self.events["broken"] += 1
-                log.exception("an event is given up", error=repr(error), bytes=letter.size)
-                await self.carry_out(self.engine.desynchronize(event.did))
-
-    async def _read(self, frame: bytes, host: str | None) -> None:
-        if not concerns(frame, _NEEDLE, self.engine.tracked):
-            self.events["not ours"] += 1
-            return
-        try:
-            event = parse_frame(frame)
-        except MalformedFrame as error:
-            await self._malformed(error.did, str(error))
-            return
-        if event is None:
-            self.events["unknown"] += 1
-            return
-        await self._event(event, host)
-
-    async def _event(self, event: Event | ClaimEvent, host: str | None) -> None:
-        self.events[type(event).__name__] += 1
-        commands = self.engine.receive(event, self._clock(), host)
-        if commands:
-            await self.carry_out(commands)
-        elif isinstance(event, CommitEvent | SyncEvent | ClaimEvent):
-            self.note(event.did)  # it waits
-
-    async def _malformed(self, did: Did | None, problem: str) -> None:
-        self.reject("malformed-frame", did, problem)
-        await self.carry_out(self.engine.malformed(did, problem))
-
-    async def _gap(self, source: str, gap: Gap) -> None:
-        """Compare every repo with its host: something may have been lost here."""
-        log.warning("events may be missing", source=source, reason=gap.reason, repos=len(self.rows))
-        for did, row in list(self.rows.items()):
-            await self.carry_out(self.engine.desynchronize(did, "gap"))
-            if row.status != "active":  # it may have come back unheard
-                self.ask_status(did)
+        """Remind the engine of the time, until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            async with self.lock:
+                await self.carry_out(self.engine.tick(self._clock()))
 
     # Commands
 
@@ -225,7 +132,7 @@ class Pipeline:
                     self.prove(command)
                 case FetchIdentity(did, force):
                     self.note(did)
-                    self._start_look_up(did, force)
+                    self.look_up(did, force)
                 case Resync(did, reason, attempt):
                     self.attempts[did], self.reasons[did] = attempt, reason
                     self.events["resync"] += 1
@@ -244,7 +151,7 @@ class Pipeline:
                 case ConfirmStatus(did):
                     self.ask_status(did)
                 case IdentityChanged(did):
-                    self._resolver.forget(did)
+                    self.identity_changed(did)
                 case Untracked(did, event):
                     await self._untracked(did, event)
                 case Drop(did, reason, detail):
@@ -371,56 +278,6 @@ class Pipeline:
         self.reasons.pop(did, None)
         self.pending.drop(did)
 
-    # Identities
-
-    def _start_look_up(self, did: Did, force: bool) -> None:
-        if self._group is None:
-            raise RuntimeError("the pipeline is not running")
-        self._group.create_task(self._look_up(did, force), name=f"identity of {did}")
-
-    async def _look_up(self, did: Did, force: bool) -> None:
-        outcome: Exception | None = None
-        identity = None
-        try:
-            identity = await self._resolver.resolve(did, fresh=force)
-        except AppviewError as error:
-            outcome = error
-            log.warning("identity cannot be resolved", did=did, error=str(error))
-        except Exception as error:  # nothing that a directory answers may end the program
-            outcome = error
-            log.exception("identity cannot be resolved", did=did)
-        async with self.lock:
-            answer = identity if identity is not None else outcome
-            if answer is None or did not in self.rows:
-                return
-            commands = self.engine.identity_resolved(did, answer, self._clock())
-            if identity is not None:
-                self.note(did, pds=identity.pds)
-                self.check_handle(identity, fresh=force)
-            await self.carry_out(commands)
-            self.note(did)
-
-    def check_handle(self, identity: Identity, *, fresh: bool = False) -> None:
-        """Find out whether the handle that a document claims is the account's, and note it. The lock is
-        held."""
-        row = self.rows.get(identity.did)
-        if row is None or self._group is None:
-            return
-        if row.handle is not None and row.handle != identity.handle:
-            self.note(identity.did, handle=None)
-        self._group.create_task(self._check_handle(identity, fresh), name=f"handle of {identity.did}")
-
-    async def _check_handle(self, identity: Identity, fresh: bool) -> None:
-        try:
-            handle = await self._handles.verified(identity, fresh=fresh)
-        except Exception:  # nothing that a name server answers may end the program
-            log.exception("handle cannot be verified", did=identity.did)
-            return
-        async with self.lock:
-            row = self.rows.get(identity.did)
-            if row is not None and row.handle != handle:
-                self.note(identity.did, handle=handle)
-
     # What is known of a repo
 
     def note(self, did: Did, **changes: object) -> None:
@@ -478,21 +335,7 @@ class Pipeline:
             log.debug("memory in no space", did=did, named=named, count=count)
 
 
-def _seq(item: Item) -> int | None:
-    if isinstance(item, bytes):
-        return frame_seq(item)
-    return item.position if isinstance(item, Letter) else None
-
-
 def _declares(event: CommitEvent | ClaimEvent) -> bool:
     if isinstance(event, ClaimEvent):
         return event.path == (CONFIG, CONFIG_RKEY) and event.cid is not None
     return any(op.path == _CONFIG_PATH and op.cid is not None for op in event.ops)
-
-
-def _did_of(frame: bytes) -> Did | None:
-    try:
-        event = parse_frame(frame)
-    except MalformedFrame as error:
-        return error.did
-    return getattr(event, "did", None)

@@ -27,13 +27,12 @@ from appview.ingest.engine import (
     IDENTITY_RETRY,
     MAX_IDENTITY_AGE,
     MAX_IDENTITY_RETRY,
-    MAX_WAITING_BYTES,
-    MAX_WAITING_EVENTS,
     REFRESH_INTERVAL,
     SECOND,
     Engine,
 )
 from appview.ingest.frames import parse_frame
+from appview.ingest.waiting import MAX_WAITING_BYTES, MAX_WAITING_EVENTS
 from lexicons.syntax import Did
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Draft, error_frame, info_frame
 

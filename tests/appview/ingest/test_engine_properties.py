@@ -34,10 +34,11 @@ from appview.ingest.commands import (
     Untracked,
 )
 from appview.ingest.commits import ProvenRecord
-from appview.ingest.engine import MAX_WAITING_TOTAL, REFRESH_INTERVAL, SECOND, Engine
+from appview.ingest.engine import REFRESH_INTERVAL, SECOND, Engine
 from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import concerns, parse_frame
 from appview.ingest.snapshots import prove_repo
+from appview.ingest.waiting import MAX_WAITING_TOTAL
 from lexicons.syntax import Did, Nsid, RecordKey
 from tests.conftest import EXAMPLES
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Write, tid

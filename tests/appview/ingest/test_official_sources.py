@@ -122,7 +122,7 @@ async def test_after_a_gap_repos_that_are_where_they_were_are_not_fetched(offici
         )
         followed = official.ingest.status()["repos"]["followed"]
         fetched = official.ingest.status()["repos"]["fetches"]["fetched"]
-        await official.ingest._pipeline.take("test", [Gap("outdated-cursor")])
+        await official.ingest._intake.take("test", [Gap("outdated-cursor")])
         await official.until_status(lambda s: s["repos"]["fetches"].get("unchanged") == followed)
         assert official.ingest.status()["repos"]["fetches"]["fetched"] == fetched
 
@@ -154,7 +154,7 @@ async def test_a_deletion_is_confirmed_by_the_host(official: Official) -> None:
         async with official.ingest._pipeline.lock:  # a relay's lie
             from appview.ingest.frames import AccountEvent
 
-            await official.ingest._pipeline._event(AccountEvent(1, Did(bob.did), False, "deleted", ""), None)
+            await official.ingest._intake._event(AccountEvent(1, Did(bob.did), False, "deleted", ""), None)
         await official.until_status(lambda s: s["events"].get("account active", 0) >= 1)
         assert await official.texts(space) == {"bob's"}
         assert SpaceUri.public(Did(alice.did)) == space

@@ -1,0 +1,136 @@
+"""From what a source brings to the engine: message by message, and note of how far that is.
+
+Invariants: a message that cannot be used is counted and stops nothing; a source's position is noted behind
+everything that its messages led to; nothing more is taken while the committer has no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from appview.ingest.claims import ClaimEvent
+from appview.ingest.errors import MalformedFrame
+from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
+from appview.ingest.stream import Letter
+from lexicons.ids import NAMESPACE
+
+if TYPE_CHECKING:
+    from appview.clock import Clock
+    from appview.ingest.committer import Committer
+    from appview.ingest.frames import Event
+    from appview.ingest.pipeline import Pipeline
+    from appview.ingest.stream import Gap, Item
+    from lexicons.syntax import Did
+
+BATCH_FRAMES: Final = 64  # frames between two chances for others to run
+_NEEDLE: Final = NAMESPACE.encode()
+
+log = structlog.get_logger(__name__)
+
+
+class Intake:
+    """Hands what sources bring to the pipeline."""
+
+    def __init__(self, pipeline: Pipeline, committer: Committer, clock: Clock) -> None:
+        self.taken: dict[str, tuple[int, Item]] = {}  # when a source's last event was taken, and what it was
+        self._pipeline = pipeline
+        self._committer = committer
+        self._clock = clock
+
+    async def take(self, source: str, items: list[Item], host: str | None = None) -> None:
+        """Take what a source brought, and note how far that is. `host`: the PDS that speaks for itself."""
+        async with self._pipeline.lock:
+            for start in range(0, len(items), BATCH_FRAMES):
+                group = items[start : start + BATCH_FRAMES]
+                for item in group:
+                    match item:
+                        case bytes():
+                            await self._frame(item, host)
+                        case Letter():
+                            await self._letter(item)
+                        case _:
+                            await self._gap(source, item)
+                last = next(
+                    ((seq, item) for item in reversed(group) if (seq := _seq(item)) is not None), None
+                )
+                if last is not None:
+                    self._committer.reached(source, last[0])
+                    self.taken[source] = (self._clock(), last[1])
+                await self._committer.room()
+        await asyncio.sleep(0)
+
+    async def _frame(self, frame: bytes, host: str | None) -> None:
+        """Take one message. Whatever is wrong with it, the next one comes."""
+        try:
+            await self._read(frame, host)
+        except Exception as error:  # a message that breaks the program must not stop the stream
+            self._pipeline.events["broken"] += 1
+            log.exception("an event is given up", error=repr(error), bytes=len(frame))
+            did = _did_of(frame)
+            if did is not None:
+                await self._pipeline.carry_out(self._pipeline.engine.desynchronize(did))
+
+    async def _letter(self, letter: Letter) -> None:
+        """Take one message that was read already. Whatever is wrong with it, the next one comes."""
+        if letter.problem:
+            await self._malformed(letter.did, letter.problem)
+        for event in letter.events:
+            try:
+                await self._event(event, None)
+            except Exception as error:  # as above
+                self._pipeline.events["broken"] += 1
+                log.exception("an event is given up", error=repr(error), bytes=letter.size)
+                await self._pipeline.carry_out(self._pipeline.engine.desynchronize(event.did))
+
+    async def _read(self, frame: bytes, host: str | None) -> None:
+        if not concerns(frame, _NEEDLE, self._pipeline.engine.tracked):
+            self._pipeline.events["not ours"] += 1
+            return
+        try:
+            event = parse_frame(frame)
+        except MalformedFrame as error:
+            await self._malformed(error.did, str(error))
+            return
+        if event is None:
+            self._pipeline.events["unknown"] += 1
+            return
+        await self._event(event, host)
+
+    async def _event(self, event: Event | ClaimEvent, host: str | None) -> None:
+        pipeline = self._pipeline
+        pipeline.events[type(event).__name__] += 1
+        commands = pipeline.engine.receive(event, self._clock(), host)
+        if commands:
+            await pipeline.carry_out(commands)
+        elif isinstance(event, CommitEvent | SyncEvent | ClaimEvent):
+            pipeline.note(event.did)  # it waits
+
+    async def _malformed(self, did: Did | None, problem: str) -> None:
+        self._pipeline.reject("malformed-frame", did, problem)
+        await self._pipeline.carry_out(self._pipeline.engine.malformed(did, problem))
+
+    async def _gap(self, source: str, gap: Gap) -> None:
+        """Compare every repo with its host: something may have been lost here."""
+        pipeline = self._pipeline
+        log.warning("events may be missing", source=source, reason=gap.reason, repos=len(pipeline.rows))
+        for did, row in list(pipeline.rows.items()):
+            await pipeline.carry_out(pipeline.engine.desynchronize(did, "gap"))
+            if row.status != "active":  # it may have come back unheard
+                pipeline.ask_status(did)
+
+
+def _seq(item: Item) -> int | None:
+    if isinstance(item, bytes):
+        return frame_seq(item)
+    return item.position if isinstance(item, Letter) else None
+
+
+def _did_of(frame: bytes) -> Did | None:
+    try:
+        event = parse_frame(frame)
+    except MalformedFrame as error:
+        return error.did
+    return getattr(event, "did", None)

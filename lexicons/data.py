@@ -17,10 +17,13 @@ from typing import Any, Final
 
 import cbrrr
 
-from lexicons.bombs import refuse_bombs
+from lexicons.bombs import refuse_bombs, refuse_crowds
 from lexicons.errors import InvalidData
 
 MAX_RECORD_BYTES: Final = 1_000_000  # sync spec, a record block
+# Values in a record, keys among them; ours: the fullest memory has 51, and the rest is room for fields that
+# are not of its lexicon. A list of nothing would take a second to read where a megabyte of it is allowed.
+MAX_RECORD_ITEMS: Final = 500
 MAX_DEPTH: Final = 64  # containers inside one another; ours: no record of a known lexicon is deeper than 10
 MAX_SAFE_INTEGER: Final = 2**53 - 1  # data-model spec; beyond, a JSON float is no longer one integer
 CID_BYTES: Final = 36  # version 1, codec, sha2-256, 32 bytes of digest
@@ -84,9 +87,10 @@ def decode(block: bytes) -> Any:
 
 
 def decode_record(block: bytes) -> dict[str, Any]:
-    """Decode a record block of at most 1 MB, a map; raise `InvalidData`."""
+    """Decode a record block of at most 1 MB and `MAX_RECORD_ITEMS`, a map; raise `InvalidData`."""
     if len(block) > MAX_RECORD_BYTES:
         raise InvalidData(f"a record of {len(block)} bytes, at most {MAX_RECORD_BYTES}")
+    refuse_crowds(block, MAX_RECORD_ITEMS)
     return _map(decode(block))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import cbrrr
 
 from appview.ingest.errors import Rejected
-from lexicons.bombs import refuse_bombs
+from lexicons.bombs import refuse_crowds
 from lexicons.data import CID_BYTES, DAG_CBOR_PREFIX, RAW_PREFIX, Link, cid_of
 from lexicons.errors import InvalidData
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_KEY_BYTES: Final = 1_024  # repository spec, a path
+# An entry has 11 values, keys and a link's tag among them, in 54 bytes and more; links to children come with
+# 40 bytes and one value more.
+BYTES_AN_ITEM: Final = 4
+MIN_ITEMS: Final = 1_000  # nodes of fewer bytes are not worth counting
 MAX_HEIGHT: Final = 128  # pairs of bits in a SHA-256
 EMPTY_NODE: Final = b"\xa2\x61e\x80\x61l\xf6"
 EMPTY_TREE: Final = cid_of(EMPTY_NODE)
@@ -92,7 +96,7 @@ def key_height(key: bytes) -> int:
 def decode_node(block: bytes) -> Entries:
     """Read one node, checking all that one node can show; raise `Rejected` (`bad-node`)."""
     try:
-        refuse_bombs(block)
+        refuse_crowds(block, MIN_ITEMS + len(block) // BYTES_AN_ITEM)
         node = cbrrr.decode_dag_cbor(block, cid_ctor=_Cid)
     except (InvalidData, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise Rejected("bad-node", f"not DAG-CBOR: {str(error)[:200]}") from None

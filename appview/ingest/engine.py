@@ -22,7 +22,7 @@ Invariants, each held by a property test:
 Why the frames of a tracked repo are all read: a commit to another collection moves the root of the tree too.
 If such frames were dropped, `prevData` of the next commit would not be the root we hold, and whether only
 other collections changed in between could not be told from a lost commit of ours. So the frame filter passes
-every commit of a tracked DID (see `frames.concerns`), and the chain has no holes by design: a hole means a
+every commit of a tracked DID (see `sieve.concerns`), and the chain has no holes by design: a hole means a
 loss, and a loss means a resync.
 
 A signature that fails while the last forced refresh is less than a minute old is refused, and the document is
@@ -98,7 +98,7 @@ class Engine:
 
     @property
     def tracked(self) -> AbstractSet[bytes]:
-        """The DIDs of tracked repos as bytes, live: what `frames.concerns` asks for."""
+        """The DIDs of tracked repos as bytes, live: what `sieve.concerns` asks for."""
         return self._names
 
     def state(self, did: Did) -> RepoState | None:

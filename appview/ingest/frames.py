@@ -1,9 +1,9 @@
 """Messages of the firehose, from bytes to events.
 
 A message is two DAG-CBOR objects. Most do not concern us, and those are told apart by their bytes before
-anything is parsed: a `#commit` is read only where it holds the namespace's bytes or comes from a repo that is
-tracked (whose tree moves with every commit, so that none may be missed). Every other kind of message is
-always read.
+anything is parsed (see `sieve`): a `#commit` is read only where it has an operation of ours or comes from a
+repo that is tracked (whose tree moves with every commit, so that none may be missed). Every other kind of
+message is always read.
 
 Source: atproto.com/specs/event-stream and /sync. What is read is checked field by field; what is unknown is
 skipped.
@@ -11,36 +11,29 @@ skipped.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import cbrrr
 
 from appview.ingest.errors import MalformedFrame
-from lexicons.bombs import refuse_bombs
+from appview.ingest.sieve import COMMIT_HEADER, account_of
+from lexicons.bombs import refuse_crowds
 from lexicons.data import CID_BYTES, DAG_CBOR_PREFIX, RAW_PREFIX, Link
 from lexicons.datetimes import parse_micros
 from lexicons.errors import ContractError, InvalidSyntax
 from lexicons.syntax import Did, Nsid, RecordKey, Tid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
 MAX_FRAME_BYTES: Final = 5_000_000  # sync spec, a message
 MAX_BLOCKS_BYTES: Final = 2_000_000  # sync spec, the blocks of a commit
 MAX_OPS: Final = 200  # sync spec, operations of a commit
 MAX_TEXT: Final = 2_048  # characters kept of a host's own message
 MAX_SEQ: Final = 2**63 - 1  # a CBOR integer of the data model
-MAX_TIMES: Final = 8  # places in a message that are taken for its time, one of which is
-_TIME: Final = b"dtimex"  # the key `time`, and the type of a text of 24 bytes and more
-
-# Canonical DAG-CBOR leaves one way to write {"t": "#commit", "op": 1}.
-_COMMIT_HEADER: Final = b"\xa2\x61t\x67#commit\x62op\x01"
-_BODY_KEYS: Final = len(_COMMIT_HEADER) + 1  # behind the one byte that begins a map of up to 23 fields
-_OPS_KEY: Final = b"\x63ops"
-_REPO_KEY: Final = b"\x64repo"
-_DID: Final = b"did:"
+# Values in a message, keys among them; ours: 200 operations have 2,203, and the other fields 30.
+MAX_ITEMS: Final = 4_096
 _T = TypeVar("_T")
 
 
@@ -128,41 +121,10 @@ RepoEvent = CommitEvent | SyncEvent | IdentityEvent | AccountEvent
 Event = RepoEvent | InfoEvent | ErrorEvent
 
 
-def concerns(frame: bytes, needle: bytes, tracked: Container[bytes]) -> bool:
-    """Tell whether a message must be read: anything but a `#commit` that neither holds `needle` in its
-    operations nor is of a repo whose DID is in `tracked`.
-
-    A canonical body begins with `ops` and has `repo` before the blocks, so only its first few hundred bytes
-    are searched; another body is searched whole. A path that imitates the `repo` field can only hide the
-    commit that carries it, and only from an account that has no record of ours in it; the break in its chain
-    of trees shows with the next commit.
-    """
-    if not frame.startswith(_COMMIT_HEADER):
-        return True
-    at = frame.find(_REPO_KEY)
-    while at >= 0:
-        start = at + len(_REPO_KEY)
-        head = frame[start : start + 1]
-        if head == b"\x78":
-            start += 2
-            size = frame[start - 1] if start <= len(frame) else 0
-        elif head == b"\x79":
-            start += 3
-            size = int.from_bytes(frame[start - 2 : start], "big")
-        else:
-            start += 1
-            size = head[0] & 31 if head else 0
-        if frame.startswith(_DID, start):
-            end = at if frame.startswith(_OPS_KEY, _BODY_KEYS) else len(frame)
-            return frame.find(needle, 0, end) >= 0 or frame[start : start + size] in tracked
-        at = frame.find(_REPO_KEY, start)
-    return True  # no repo: let the parser say what is wrong
-
-
 def parse_frame(frame: bytes) -> Event | None:
     """Read one message; None for a type that is unknown; raise `MalformedFrame`."""
     if len(frame) > MAX_FRAME_BYTES:
-        raise MalformedFrame(f"a message of {len(frame)} bytes, at most {MAX_FRAME_BYTES}")
+        raise _malformed(frame, f"a message of {len(frame)} bytes, at most {MAX_FRAME_BYTES}")
     header, body = _two_objects(frame)
     op = header.get("op")
     if op == -1:
@@ -196,34 +158,39 @@ def frame_seq(frame: bytes) -> int | None:
 
 
 def frame_time(frame: bytes) -> int | None:
-    """Read when a message says that it was sent, in microseconds, without a parse; None where it does not."""
-    at = -1
-    for _ in range(MAX_TIMES):
-        at = frame.find(_TIME, at + 1)
-        start = at + len(_TIME) + 1
-        if at < 0 or start > len(frame):
-            return None
-        with suppress(ContractError, UnicodeDecodeError):
-            return parse_micros(frame[start : start + frame[start - 1]].decode())
-    return None
+    """Read when a message says that it was sent, in microseconds; None where it does not. Costs a parse."""
+    try:
+        time = _two_objects(frame)[1].get("time")
+        return parse_micros(time) if type(time) is str else None
+    except (MalformedFrame, ContractError):
+        return None
 
 
 def _two_objects(frame: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        refuse_bombs(frame)
-        if frame.startswith(_COMMIT_HEADER):
-            rest = frame[len(_COMMIT_HEADER) :]
+        refuse_crowds(frame, MAX_ITEMS, values=2)
+        if frame.startswith(COMMIT_HEADER):
+            rest = frame[len(COMMIT_HEADER) :]
             objects: list[Any] = [{"op": 1, "t": "#commit"}, cbrrr.decode_dag_cbor(rest, cid_ctor=Link)]
         else:
             objects = list(cbrrr.decode_multi_dag_cbor_in_violation_of_the_spec(frame, cid_ctor=Link))
     except (ContractError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        raise MalformedFrame(f"not DAG-CBOR: {str(error)[:200]}") from None
+        raise _malformed(frame, f"not DAG-CBOR: {str(error)[:200]}") from None
     if len(objects) != 2:
         raise MalformedFrame(f"{len(objects)} objects in a message, expected 2")
     header, body = objects
     if type(header) is not dict or type(body) is not dict:
         raise MalformedFrame("a header or body that is not a map")
     return header, body
+
+
+def _malformed(frame: bytes, problem: str) -> MalformedFrame:
+    """Say whose a message is all the same, where its beginning tells."""
+    error = MalformedFrame(problem)
+    name = account_of(frame)
+    if name is not None and Did.is_valid(name.decode(errors="replace")):
+        error.did = Did(name.decode())
+    return error
 
 
 def _commit(body: dict[str, Any]) -> CommitEvent:

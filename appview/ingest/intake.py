@@ -13,7 +13,8 @@ import structlog
 
 from appview.ingest.claims import ClaimEvent
 from appview.ingest.errors import MalformedFrame
-from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
+from appview.ingest.frames import CommitEvent, SyncEvent, frame_seq, parse_frame
+from appview.ingest.sieve import concerns
 from appview.ingest.stream import Letter
 from lexicons.ids import NAMESPACE
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did
 
 BATCH_FRAMES: Final = 64  # frames between two chances for others to run
-_NEEDLE: Final = NAMESPACE.encode()
+_OURS: Final = f"{NAMESPACE}.".encode()  # paths of our records begin so
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +87,7 @@ class Intake:
                 await self._pipeline.carry_out(self._pipeline.engine.desynchronize(event.did))
 
     async def _read(self, frame: bytes, host: str | None) -> None:
-        if not concerns(frame, _NEEDLE, self._pipeline.engine.tracked):
+        if not concerns(frame, _OURS, self._pipeline.engine.tracked):
             self._pipeline.events["not ours"] += 1
             return
         try:

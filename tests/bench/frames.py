@@ -52,11 +52,11 @@ async def measure() -> list[Figure]:
     from atproto import CAR, firehose_models, models, parse_subscribe_repos_message
     from atproto_firehose.models import MessageFrame
 
-    from appview.ingest.frames import concerns
+    from appview.ingest.sieve import concerns
     from lexicons.ids import NAMESPACE
 
     frames = other_frames(FRAMES)
-    needle = NAMESPACE.encode()
+    needle = f"{NAMESPACE}.".encode()
     tracked: frozenset[bytes] = frozenset()
 
     def ours(frame: bytes) -> bool:

@@ -36,7 +36,8 @@ from appview.ingest.commands import (
 from appview.ingest.commits import ProvenRecord
 from appview.ingest.engine import REFRESH_INTERVAL, SECOND, Engine
 from appview.ingest.errors import MalformedFrame, Rejected
-from appview.ingest.frames import concerns, parse_frame
+from appview.ingest.frames import parse_frame
+from appview.ingest.sieve import concerns
 from appview.ingest.snapshots import prove_repo
 from appview.ingest.waiting import MAX_WAITING_TOTAL
 from lexicons.syntax import Did, Nsid, RecordKey
@@ -107,7 +108,7 @@ class World(RuleBasedStateMachine):
 
     def deliver(self, frame: bytes) -> None:
         self.sent.append(frame)
-        if not concerns(frame, b"garden.engram", self.engine.tracked):
+        if not concerns(frame, b"garden.engram.", self.engine.tracked):
             return
         try:
             event = parse_frame(frame)

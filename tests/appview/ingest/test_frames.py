@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from appview.ingest.errors import MalformedFrame
 from appview.ingest.frames import (
     MAX_BLOCKS_BYTES,
     MAX_FRAME_BYTES,
+    MAX_ITEMS,
     MAX_OPS,
     AccountEvent,
     CommitEvent,
@@ -15,8 +18,8 @@ from appview.ingest.frames import (
     IdentityEvent,
     InfoEvent,
     SyncEvent,
-    concerns,
     frame_seq,
+    frame_time,
     parse_frame,
 )
 from tests.network.synthetic import (
@@ -29,7 +32,6 @@ from tests.network.synthetic import (
     oversized_frame,
 )
 
-NEEDLE = b"garden.engram"
 MEMORY = "garden.engram.memory"
 POST = "app.bsky.feed.post"
 
@@ -75,48 +77,6 @@ def test_unknown_types_operations_and_fields_are_skipped() -> None:
     assert isinstance(parse_frame(draft.frame(1)), CommitEvent)
 
 
-def test_a_commit_without_our_bytes_does_not_concern_us() -> None:
-    account = Account()
-    post = account.create(POST, "one", {"text": "hello"}).frame(1)
-    memory = account.create(MEMORY, "one", {"text": "hello"}).frame(2)
-    assert not concerns(post, NEEDLE, frozenset())
-    assert concerns(memory, NEEDLE, frozenset())
-    for other in (account.identity_frame(3), account.sync_frame(4), account.account_frame(5), b"", b"junk"):
-        assert concerns(other, NEEDLE, frozenset())
-    assert concerns(error_frame("ConsumerTooSlow"), NEEDLE, frozenset())
-
-
-@pytest.mark.parametrize(
-    "did", ["did:plc:" + "a" * 24, "did:web:a.io", "did:web:" + "b" * 60 + ".example.com"]
-)
-def test_every_commit_of_a_tracked_repo_concerns_us(did: str) -> None:
-    account = Account(did=did)
-    post = account.create(POST, "drepoxdid:one", {"text": "drepo"}).frame(1)
-    assert concerns(post, NEEDLE, {did.encode()})
-    assert not concerns(post, NEEDLE, {b"did:plc:other"})
-
-
-def test_our_operations_are_seen_behind_any_other() -> None:
-    account = Account()
-    both = account.draft(
-        Write("create", "com.hundredrepo.post", "one", {"text": "x"}),
-        Write("create", MEMORY, "one", {"text": "hello"}),
-    )
-    assert concerns(both.frame(1), NEEDLE, frozenset())
-
-
-def test_our_name_in_a_text_is_not_an_operation_of_ours() -> None:
-    account = Account()
-    post = account.create(POST, "one", {"text": "I like garden.engram.memory"}).frame(1)
-    assert not concerns(post, NEEDLE, frozenset())
-
-
-def test_a_message_that_is_cut_off_anywhere_is_only_judged() -> None:
-    frame = Account().create(POST, "one", {"text": "x"}).frame(1)
-    for size in range(len(frame)):
-        assert concerns(frame[:size], NEEDLE, frozenset()) in (True, False)
-
-
 def test_the_seq_of_a_dropped_message_can_be_read() -> None:
     account = Account()
     assert frame_seq(account.create(POST, "one", {"text": "x"}).frame(4_711)) == 4_711
@@ -149,6 +109,45 @@ def test_a_message_may_have_5_mb() -> None:
     assert parse_frame(fits) is None
     with pytest.raises(MalformedFrame, match="5000001 bytes"):
         parse_frame(fits + b"\x00")
+
+
+def test_a_message_may_have_4096_items() -> None:
+    def with_labels(count: int) -> bytes:
+        return frame("#labels", {"labels": ["x" * 3] * count})
+
+    others = 1 + 4 + 1 + 2  # the header, and the body without its labels
+    assert parse_frame(with_labels(MAX_ITEMS - others)) is None
+    with pytest.raises(MalformedFrame, match="more than 4096 items"):
+        parse_frame(with_labels(MAX_ITEMS - others + 1))
+    assert frame_seq(with_labels(MAX_ITEMS)) is None
+
+
+def test_5_mb_of_empty_lists_cost_next_to_nothing() -> None:
+    for unit in (b"\x80", b"\x81\x80", b"\xa0"):
+        count = 4_900_000 // len(unit)
+        message = frame("#identity", {})[:-1] + b"\xa1\x63did\x9a" + count.to_bytes(4, "big") + unit * count
+        started = time.process_time()
+        with pytest.raises(MalformedFrame, match="more than 4096 items"):
+            parse_frame(message)
+        assert frame_seq(message) is None
+        assert frame_time(message) is None
+        assert time.process_time() - started < 0.1
+
+
+def test_a_commit_of_too_many_items_tells_whose_it_was() -> None:
+    account = Account()
+    draft = account.create(POST, "3k2aaaaaaaa22", {"text": "x"})
+    draft.body["zzzzzzzzz"] = [[]] * 5_000
+    with pytest.raises(MalformedFrame, match="more than 4096 items") as caught:
+        parse_frame(draft.frame(1))
+    assert caught.value.did == account.did
+
+
+def test_a_text_in_a_message_is_not_its_time() -> None:
+    draft = Account().create(POST, "dtimex-2020-01-01T00:00:00.000000000000000000000000Z", {"text": "x"})
+    sent = frame_time(draft.frame(1))
+    assert sent is not None
+    assert abs(sent - time.time_ns() // 1000) < 60_000_000
 
 
 def test_blocks_may_have_2_mb_and_a_commit_200_operations() -> None:

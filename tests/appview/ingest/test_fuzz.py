@@ -16,8 +16,9 @@ from appview.identity.keys import PublicKey
 from appview.ingest.car import read_car
 from appview.ingest.commits import prove_commit, prove_record, prove_sync
 from appview.ingest.errors import MalformedFrame, Rejected
-from appview.ingest.frames import CommitEvent, SyncEvent, concerns, frame_seq, parse_frame
+from appview.ingest.frames import CommitEvent, SyncEvent, frame_seq, parse_frame
 from appview.ingest.mst import decode_node
+from appview.ingest.sieve import concerns
 from appview.ingest.snapshots import prove_repo
 from lexicons.syntax import Did
 from tests.conftest import EXAMPLES
@@ -67,7 +68,7 @@ def mangled(draw: st.DrawFn, *samples: bytes) -> bytes:
 
 
 def read_message(data: bytes) -> None:
-    concerns(data, b"garden.engram", frozenset())
+    concerns(data, b"garden.engram.", frozenset())
     frame_seq(data)
     try:
         event = parse_frame(data)

@@ -52,7 +52,8 @@ class SignedCommit:
 
 @dataclass(frozen=True, slots=True)
 class ProvenOp:
-    """One change of one record. `record` is the block's bytes, which hash to `cid`; None for a delete."""
+    """What a commit did to one record. `record` is the block's bytes, which hash to `cid`; None where it is
+    gone. `prev` is its CID before the commit, None where it was not there; `action` the last of several."""
 
     action: Action
     collection: Nsid
@@ -105,7 +106,9 @@ def prove_commit(event: CommitEvent, key: PublicKey, now: int) -> ProvenCommit:
         prev_data = EMPTY_TREE
     if invert(signed.data, car.blocks, event.ops) != prev_data:
         raise Rejected("op-mismatch", "undoing the operations does not give prevData")
-    ops = tuple(_proven(op, *paths[index], car.blocks) for index, op in _last_of_each(event.ops))
+    ops = tuple(
+        _proven(op, before, *paths[index], car.blocks) for index, op, before in _each_record(event.ops)
+    )
     return ProvenCommit(event.repo, event.rev, event.since, signed.data, prev_data, ops)
 
 
@@ -198,17 +201,34 @@ def _paths(ops: Sequence[RepoOp]) -> list[tuple[Nsid, RecordKey]]:
     return paths
 
 
-def _last_of_each(ops: Sequence[RepoOp]) -> list[tuple[int, RepoOp]]:
+def _each_record(ops: Sequence[RepoOp]) -> list[tuple[int, RepoOp, bytes | None]]:
+    """Sum up what was done to each record: (place of the last operation, that one, the CID before them)."""
     if len(ops) == 1:
-        return [(0, ops[0])]
+        return [(0, ops[0], _before(ops[0]))]
     last = {op.path: index for index, op in enumerate(ops)}
-    return [(index, ops[index]) for index in sorted(last.values())]
+    first = {op.path: op for op in reversed(ops)}
+    return [(index, ops[index], _before(first[path])) for path, index in sorted(last.items(), key=_place)]
 
 
-def _proven(op: RepoOp, collection: Nsid, rkey: RecordKey, blocks: Mapping[bytes, bytes]) -> ProvenOp:
+def _place(item: tuple[str, int]) -> int:
+    return item[1]
+
+
+def _before(op: RepoOp) -> bytes | None:
+    """Give the CID before an operation; that of a create is nobody's word, for nothing shows it."""
+    return None if op.action == "create" else op.prev
+
+
+def _proven(
+    op: RepoOp,
+    before: bytes | None,
+    collection: Nsid,
+    rkey: RecordKey,
+    blocks: Mapping[bytes, bytes],
+) -> ProvenOp:
     record = None
     if op.cid is not None:
         record = blocks.get(op.cid)
         if record is None:
             raise Rejected("missing-block", f"no record {Link(op.cid)}")
-    return ProvenOp(op.action, collection, rkey, op.cid, record, op.prev)  # type: ignore[arg-type]
+    return ProvenOp(op.action, collection, rkey, op.cid, record, before)  # type: ignore[arg-type]

@@ -132,6 +132,39 @@ def test_of_several_changes_of_one_record_the_last_counts() -> None:
     assert [(op.action, op.rkey) for op in proven.ops] == [("update", "twice"), ("delete", "gone")]
 
 
+def test_what_a_commit_changed_is_told_from_the_version_before_its_first_operation() -> None:
+    account = planted()
+    before = account.records[f"{MEMORY}/0003"]
+    proven = prove_commit(
+        event_of(
+            account.draft(
+                Write("delete", MEMORY, "0003"),
+                Write("create", MEMORY, "0003", {"text": "another"}),
+                Write("create", MEMORY, "new", {"text": "first"}),
+                Write("delete", MEMORY, "new"),
+                Write("create", MEMORY, "new", {"text": "second"}),
+                Write("update", MEMORY, "0004", {"text": "once"}),
+                Write("delete", MEMORY, "0004"),
+            )
+        ),
+        key_of(account),
+        NOW,
+    )
+    assert [(op.rkey, op.prev is not None, op.cid is not None) for op in proven.ops] == [
+        ("0003", True, True),
+        ("new", False, True),
+        ("0004", True, False),
+    ]
+    assert proven.ops[0].prev == before
+
+
+def test_a_create_that_names_a_version_before_is_not_believed() -> None:
+    account = planted()
+    draft = account.create(MEMORY, "new", {"text": "x"})
+    draft.ops[0]["prev"] = draft.ops[0]["cid"]
+    assert prove_commit(event_of(draft), key_of(account), NOW).ops[0].prev is None
+
+
 def test_two_hundred_operations_are_proven_at_once() -> None:
     account = planted()
     writes = [Write("create", MEMORY, f"new-{number}", {"text": str(number)}) for number in range(200)]

@@ -431,11 +431,12 @@ class Engine:
         commands: list[Command] = [AccountStatus(repo.did, active, status)]
         if not active:
             self._waiting.clear(repo)
-            repo.claims.clear()
+            repo.claims.give_up()  # what was proven stays: no host that lags may be believed over it later
             repo.resyncing, repo.resync_again, repo.overflowed = False, False, None
             repo.sync = "desynchronized"
             if ends and confirmed:
                 repo.rev = repo.data = None
+                repo.claims.clear()
                 repo.sync = "unknown"
                 commands.append(Purge(repo.did))
             elif ends:

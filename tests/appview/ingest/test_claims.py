@@ -57,6 +57,21 @@ def test_a_claim_is_asked_of_its_host_and_moves_the_record_alone() -> None:
     assert state is not None and (state.undecided, state.ahead, state.reached) == (False, rev, rev)
 
 
+def test_what_was_proven_outlasts_a_takedown_and_not_a_deletion() -> None:
+    """Else a host that lags would be believed when the account is back, and the record go back with it."""
+    desk = Desk()
+    rev = desk.account.next_rev()
+    claim(desk, "x", rev)
+    proof(desk, "x", rev, None)
+    desk.engine.account_confirmed(desk.did, active=False, status="takendown")
+    desk.engine.account_confirmed(desk.did, active=True, status=None)
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.reached == rev
+    desk.engine.account_confirmed(desk.did, active=False, status="deleted")
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.reached is None
+
+
 def test_a_claim_that_is_known_asks_for_nothing() -> None:
     desk = Desk()
     assert desk.account.rev is not None

@@ -70,6 +70,7 @@ class World(RuleBasedStateMachine):
         self.names = {Did(account.did): account for account in self.accounts}
         self.held: dict[str, dict[str, dict[str, bytes]]] = {account.did: {} for account in self.accounts}
         self.served: dict[str, dict[str, bytes]] = {account.did: {} for account in self.accounts}
+        self.ahead: dict[str, dict[str, str]] = {account.did: {} for account in self.accounts}  # path to rev
         self.hidden: set[str] = set()
         self.fetches: list[FetchIdentity] = []
         self.resyncs: list[tuple[Resync, bytes | None]] = []  # with the repo, once it was fetched
@@ -201,12 +202,19 @@ class World(RuleBasedStateMachine):
         """Give what a repo held at a rev, with what was proven ahead of that."""
         held = self.held[did]
         now = dict(held[rev])
-        for (collection, rkey), ahead in self.engine._repos[did].claims.ahead.items():
-            path = f"{collection}/{rkey}"
+        for path, ahead in self.ahead[did].items():
             now.pop(path, None)
             if path in held[ahead]:
                 now[path] = held[ahead][path]
         return now
+
+    def pass_by(self, did: Did, rev: str) -> None:
+        """Note that the chain has come to a rev."""
+        self.ahead[did] = {path: ahead for path, ahead in self.ahead[did].items() if ahead > rev}
+
+    def reached(self, did: Did, rev: str | None) -> str | None:
+        """Give the highest rev of which anything was applied."""
+        return max(filter(None, (rev, *self.ahead[did].values())), default=None)
 
     # The shell
 
@@ -215,10 +223,10 @@ class World(RuleBasedStateMachine):
             match command:
                 case Apply(commit=commit):
                     served = self.served[commit.did]
-                    state = self.engine.state(commit.did)
-                    assert state is not None
+                    self.pass_by(commit.did, commit.rev)
                     for op in commit.ops:
                         path = f"{op.collection}/{op.rkey}"
+                        assert path not in self.ahead[commit.did], "invariant 7: no record goes back"
                         if op.collection != MEMORY:
                             continue
                         if op.cid is None:
@@ -229,6 +237,10 @@ class World(RuleBasedStateMachine):
                     assert served == self.expected(commit.did, commit.rev), "invariant 1: the chain"
                 case ApplyRecord(state=record):
                     path = f"{record.collection}/{record.rkey}"
+                    assert record.rev > self.ahead[record.did].get(path, ""), (
+                        "invariant 7: no record goes back"
+                    )
+                    self.ahead[record.did][path] = record.rev
                     self.served[record.did].pop(path, None)
                     if record.cid is not None:
                         self.served[record.did][path] = record.cid
@@ -278,6 +290,12 @@ class World(RuleBasedStateMachine):
         except Rejected:  # signed before a rotation: fetch it again
             self.resyncs.append((command, None))
             return
+        state = self.engine.state(did)
+        assert state is not None
+        if rev < (state.reached or ""):  # from before what was proven meanwhile: fetch it again
+            self.resyncs.append((command, None))
+            return
+        self.ahead[did].clear()
         self.served[did] = {f"{each.collection}/{each.rkey}": each.cid for each in records}
         self.carry_out(self.engine.resynced(did, rev, data, self.now, command.attempt))
 
@@ -287,9 +305,12 @@ class World(RuleBasedStateMachine):
     def what_is_served_is_what_the_repo_held(self) -> None:
         for did, account in self.names.items():
             state = self.engine.state(did)
-            if state is None or state.rev is None:
+            if state is None:
                 continue
             assert account.did == did
+            assert state.reached == self.reached(did, state.rev), "invariant 7: what was proven is remembered"
+            if state.rev is None:
+                continue
             assert self.served[did] == self.expected(did, state.rev)
             assert (did in self.hidden) == (not state.active)
 

@@ -42,7 +42,11 @@ async def test_a_cursor_that_is_too_old_costs_a_comparison_and_nothing_else(offi
     await asyncio.sleep(0.1)  # longer than the PDS remembers
     async with official.running():
         await official.until_texts(space, {"before", "while away, and forgotten"})
-        assert official.ingest.status()["repos"]["fetches"]["fetched"] >= 1
+
+        async def counted() -> bool:
+            return official.ingest.status()["repos"]["fetches"].get("fetched", 0) >= 1
+
+        await official.until(counted)  # what it wrote can be seen a moment before
 
 
 async def test_a_pds_that_restarts_in_mid_stream(official: Official) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from yarl import URL
 
 from appview.ingest.errors import MalformedFrame
-from appview.ingest.json_events import jetstream_events, jetstream_position, read_message
+from appview.ingest.json_events import glance, jetstream_events, jetstream_position, read_message
 from appview.ingest.stream import Gap, Item, Letter, Stream, is_too_big
 from lexicons.ids import CONFIG, MEMORY
 
@@ -72,7 +72,7 @@ class Jetstream(Stream):
         try:
             body = read_message(message)
         except MalformedFrame as error:
-            await self._emit(Letter((), len(message), problem=str(error)))
+            await self._emit(Letter((), len(message), glance(message), str(error), error.did))
             return None
         position = jetstream_position(body)
         try:

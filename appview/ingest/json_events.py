@@ -10,6 +10,7 @@ Source: github.com/bluesky-social/jetstream and github.com/bluesky-social/indigo
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from appview.ingest.claims import ClaimEvent
@@ -25,13 +26,41 @@ if TYPE_CHECKING:
 
 JsonEvent = ClaimEvent | IdentityEvent | AccountEvent
 
+# Values and keys in a message; ours: the 500 that a record may have (`lexicons.data`), twice for what JSON
+# writes as an object and CBOR as one item, and as many for the message around it.
+MAX_ITEMS: Final = 2_000
+MAX_QUOTES: Final = 100_000  # quotes and backslashes; ours: a text of 30,000 bytes may be all escapes
+HEAD_BYTES: Final = 400  # where a message says whose it is and which, before the record
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_DID = re.compile(rb'"did":\s*"(did:[a-z]+:[a-zA-Z0-9._:%-]{1,200})"')
+_TIME = re.compile(rb'"time_us":\s*([0-9]{1,18})[,}\s]')
+_ID = re.compile(rb'\{\s*"id":\s*([0-9]{1,18})[,}\s]')
 _ACTIONS: Final = frozenset({"create", "update", "delete"})
 _PREFIX: Final = NAMESPACE + "."
 _T = TypeVar("_T")
 
 
 def read_message(message: bytes) -> dict[str, Any]:
-    """Read the JSON object of a message; raise `MalformedFrame`."""
+    """Read the JSON object of a message; raise `MalformedFrame`, with its account where the head tells."""
+    try:
+        return _object(message)
+    except MalformedFrame as error:
+        named = _DID.search(message, 0, HEAD_BYTES)
+        if named is not None and Did.is_valid(named[1].decode()):
+            error.did = Did(named[1].decode())
+        raise
+
+
+def glance(message: bytes) -> int | None:
+    """Find the position or number of a message that cannot be read, at its beginning."""
+    found = _ID.match(message, 0, HEAD_BYTES) or _TIME.search(message, 0, HEAD_BYTES)
+    return None if found is None else int(found[1])
+
+
+def _object(message: bytes) -> dict[str, Any]:
+    if _is_crowded(message):
+        raise MalformedFrame(f"more than {MAX_ITEMS} values")
     try:
         value = json.loads(message)
     except (ValueError, RecursionError) as error:
@@ -39,6 +68,20 @@ def read_message(message: bytes) -> dict[str, Any]:
     if type(value) is not dict:
         raise MalformedFrame("not an object")
     return value
+
+
+def _is_crowded(message: bytes) -> bool:
+    """Tell whether a message has more than `MAX_ITEMS` values, before they are read; texts count as one."""
+    if len(message) <= MAX_ITEMS or _marks(message) < MAX_ITEMS:
+        return False
+    if message.count(b'"') + message.count(b"\\") > MAX_QUOTES:
+        return True
+    return _marks(_STRING.sub(b"", message)) >= MAX_ITEMS
+
+
+def _marks(message: bytes) -> int:
+    """Count what stands before a value: one more than there are at most."""
+    return sum(map(message.count, (b",", b":", b"[", b"{")))
 
 
 def jetstream_position(message: Mapping[str, Any]) -> int | None:

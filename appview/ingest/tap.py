@@ -19,7 +19,7 @@ import structlog
 from appview.http.errors import FetchError
 from appview.ingest.backoff import Backoff
 from appview.ingest.errors import MalformedFrame
-from appview.ingest.json_events import read_message, tap_events, tap_id
+from appview.ingest.json_events import glance, read_message, tap_events, tap_id
 from appview.ingest.stream import Item, Letter, Stream
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Tap(Stream):
         self._added.clear()  # it may be another Tap, or one that lost its disk
 
     async def _take(self, message: bytes) -> str | None:
-        number = None
+        number = glance(message)
         try:
             body = read_message(message)
             number = tap_id(body)

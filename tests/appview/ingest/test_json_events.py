@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,9 @@ from appview.ingest.claims import ClaimEvent
 from appview.ingest.errors import MalformedFrame
 from appview.ingest.frames import AccountEvent, IdentityEvent
 from appview.ingest.json_events import (
+    HEAD_BYTES,
+    MAX_ITEMS,
+    glance,
     jetstream_events,
     jetstream_position,
     read_message,
@@ -189,3 +193,63 @@ def test_no_message_does_more_than_be_malformed(
         body = read_message(json.dumps(message).encode())
         with suppress(MalformedFrame):
             read(body, trusted=True)
+
+
+# Messages of many values
+
+
+def message_with(extra: str) -> bytes:
+    made = json.dumps(commit(record="HERE"), separators=(",", ":"))
+    return made.replace('"HERE"', extra).encode()
+
+
+@pytest.mark.parametrize("unit", ["[],", "{},", '{"a":1},', "1.5,", '"x",', '"\\\\",', "9" * 4_000 + ","])
+def test_megabytes_of_small_values_are_refused_unread_and_tell_whose_they_are(unit: str) -> None:
+    message = message_with("[" + unit * (7_900_000 // len(unit)) + "0]")
+    started = time.process_time()
+    with suppress(MalformedFrame):
+        read_message(message)
+        assert len(unit) > 4_000  # few enough, and long
+    assert time.process_time() - started < 0.5
+    if len(unit) < 100:
+        with pytest.raises(MalformedFrame, match="more than 2000 values") as caught:
+            read_message(message)
+        assert caught.value.did == DID
+        assert glance(message) == 1_725_911_162_329_308
+
+
+def test_a_message_may_have_2000_values() -> None:
+    around = message_with("[]")
+    marks = sum(map(around.count, (b",", b":", b"[", b"{"))) - around.count(b"did:plc:") * 2
+    fits = message_with("[" + "0," * (MAX_ITEMS - marks - 1) + "0]")
+    assert read_message(fits)["kind"] == "commit"
+    with pytest.raises(MalformedFrame, match="more than 2000 values"):
+        read_message(fits.replace(b"[0,", b"[0,0,"))
+
+
+def test_what_stands_in_a_text_is_no_value() -> None:
+    for text in ('[{,:"' * 6_000, "\\" * 30_000, '"' * 30_000, "\u00e9" * 15_000):
+        record = {**RECORD, "text": text}
+        message = json.dumps(commit(record=to_json(record), cid=cid_text(cid_of(encode(record))))).encode()
+        assert claim(read_message(message)).record == encode(record)
+
+
+def test_the_number_of_a_message_that_cannot_be_read_is_found_at_its_head_alone() -> None:
+    broken = json.dumps(record()).encode()[:-1]
+    with pytest.raises(MalformedFrame, match="not JSON") as caught:
+        read_message(broken)
+    assert (caught.value.did, glance(broken)) == (DID, 5)
+    for other in (
+        b"",
+        b"[]",
+        b'{"x": "' + b"y" * HEAD_BYTES + b'", "did": "' + DID.encode() + b'", "id": 7}',
+    ):
+        assert glance(other) is None
+
+
+@given(
+    st.recursive(st.none() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s))
+)
+def test_no_message_within_the_limit_is_refused(value: Any) -> None:
+    message = json.dumps({"pad": "x" * 3_000, "value": value}).encode()
+    assert read_message(message)["value"] == value

@@ -93,6 +93,13 @@ class Resync:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """Call `turn` once others had theirs: a heavy event of the repo waits."""
+
+    did: Did
+
+
+@dataclass(frozen=True, slots=True)
 class AccountStatus:
     """Hide or show what the account has."""
 
@@ -145,6 +152,7 @@ Command = (
     | Prove
     | FetchIdentity
     | Resync
+    | Turn
     | AccountStatus
     | Purge
     | ConfirmStatus

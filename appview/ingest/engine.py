@@ -7,7 +7,7 @@ Invariants, each held by a property test:
 2. **No gap stays.** Whatever cannot be proven to follow makes the repo `desynchronized` and asks for one
    `Resync`; a repo is `synchronized` again only through `resynced`.
 3. **Nothing waits for a neighbour.** Events wait (for a key, for a resync) only behind events of the same
-   repo.
+   repo. One that takes long waits itself, for a turn: the neighbours go first.
 4. **Bounded.** What waits is bounded by count and bytes, a repo and in all; what overflows is made good by a
    resync.
 5. **A forged event costs little.** It moves no state; it causes at most one forced identity refresh a minute
@@ -52,12 +52,13 @@ from appview.ingest.commands import (
     RepoState,
     Resync,
     ResyncReason,
+    Turn,
     Untracked,
 )
 from appview.ingest.commits import MAX_FUTURE, ProvenCommit, check_rev, prove_commit, prove_sync
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
-from appview.ingest.tracked import TrackedRepo
+from appview.ingest.tracked import TrackedRepo, is_heavy
 from appview.ingest.waiting import WaitingRoom
 from lexicons.ids import NAMESPACE
 from lexicons.syntax import Tid
@@ -211,7 +212,19 @@ class Engine:
         elif changed and suspected and repo.active:
             commands += self._resync(repo, "moved")
         commands += self._drain(repo, now)
-        repo.retried = None
+        if not repo.busy:
+            repo.retried = None
+        return commands
+
+    def turn(self, did: Did, now: int) -> list[Command]:
+        """Judge the heavy event that waits, and what goes quickly behind it: the answer to `Turn`."""
+        repo = self._repos.get(did)
+        if repo is None or not repo.busy:
+            return []
+        repo.busy = False
+        commands = self._drain(repo, now, has_turn=True)
+        if not repo.awaits_identity:
+            repo.retried = None
         return commands
 
     def is_current(self, did: Did, attempt: int) -> bool:
@@ -299,6 +312,9 @@ class Engine:
         if repo.blocked or repo.waiting:
             self._waiting.add(repo, event, host)
             return []
+        if is_heavy(event):
+            self._waiting.add(repo, event, host)
+            return self._drain(repo, now)
         return self._judge(repo, event, host, now)
 
     def _judge(self, repo: TrackedRepo, event: RepoNews, host: str | None, now: int) -> list[Command]:
@@ -432,7 +448,8 @@ class Engine:
         if not active:
             self._waiting.clear(repo)
             repo.claims.give_up()  # what was proven stays: no host that lags may be believed over it later
-            repo.resyncing, repo.resync_again, repo.overflowed = False, False, None
+            repo.busy = repo.resyncing = repo.resync_again = False
+            repo.overflowed = None
             repo.sync = "desynchronized"
             if ends and confirmed:
                 repo.rev = repo.data = None
@@ -455,7 +472,8 @@ class Engine:
         repo.attempt = self._attempts
         return [Resync(repo.did, reason, repo.attempt)]
 
-    def _drain(self, repo: TrackedRepo, now: int) -> list[Command]:
+    def _drain(self, repo: TrackedRepo, now: int, *, has_turn: bool = False) -> list[Command]:
+        """Judge what waits, up to a heavy event; with a turn, up to the second one."""
         commands: list[Command] = []
         while not repo.blocked:
             if repo.overflowed is not None:
@@ -465,6 +483,12 @@ class Engine:
                 continue
             if not repo.waiting:
                 break
+            event, _ = repo.waiting[0]
+            if is_heavy(event) and (repo.rev is None or event.rev > repo.rev):
+                if not has_turn:
+                    repo.busy = True
+                    return [*commands, Turn(repo.did)]
+                has_turn = False
             event, host = self._waiting.take(repo)
             commands += self._judge(repo, event, host, now)
         return commands

@@ -29,6 +29,7 @@ from appview.ingest.prover import Prover
 from appview.ingest.reconcile import Reconciler
 from appview.ingest.repairs import Repairs
 from appview.ingest.stream import Letter
+from appview.ingest.turns import Turns
 from appview.source_lines import parse_source
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Ingest:
             open_registration=open_registration,
         )
         self._intake = Intake(self._pipeline, self._committer, clock)
+        self._turns = Turns(self._pipeline, self._committer, clock)
+        self._pipeline.give_turn = self._turns.want
         handles = Handles(self._client, clock, development=settings.allow_loopback)
         self._look_ups = look_ups = LookUps(self._pipeline, resolver, handles, clock)
         self._pipeline.look_up = look_ups.want
@@ -161,7 +164,14 @@ class Ingest:
         async with self._client, asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(part.run(), name=type(part).__name__)
-                for part in (self._committer, self._look_ups, self._pipeline, self._backfill, self._prover)
+                for part in (
+                    self._committer,
+                    self._look_ups,
+                    self._pipeline,
+                    self._turns,
+                    self._backfill,
+                    self._prover,
+                )
             ]
             async with self._pipeline.lock:
                 await self._committer.insist(self._reconciler.reconcile)

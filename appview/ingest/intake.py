@@ -7,6 +7,7 @@ everything that its messages led to; nothing more is taken while the committer h
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did
 
 BATCH_FRAMES: Final = 64  # frames between two chances for others to run
+MAX_SECONDS: Final = 0.02  # and the time after which such a chance comes before the next frame
 _OURS: Final = f"{NAMESPACE}.".encode()  # paths of our records begin so
 
 log = structlog.get_logger(__name__)
@@ -43,25 +45,32 @@ class Intake:
 
     async def take(self, source: str, items: list[Item], host: str | None = None) -> None:
         """Take what a source brought, and note how far that is. `host`: the PDS that speaks for itself."""
-        async with self._pipeline.lock:
-            for start in range(0, len(items), BATCH_FRAMES):
-                group = items[start : start + BATCH_FRAMES]
-                for item in group:
-                    match item:
-                        case bytes():
-                            await self._frame(item, host)
-                        case Letter():
-                            await self._letter(item)
-                        case _:
-                            await self._gap(source, item)
-                last = next(
-                    ((seq, item) for item in reversed(group) if (seq := _seq(item)) is not None), None
-                )
-                if last is not None:
-                    self._committer.reached(source, last[0])
-                    self.taken[source] = (self._clock(), last[1])
-                await self._committer.room()
-        await asyncio.sleep(0)
+        waiting = deque(items)
+        while waiting:
+            async with self._pipeline.lock:
+                await self._take_some(source, waiting, host)
+            await asyncio.sleep(0)
+
+    async def _take_some(self, source: str, waiting: deque[Item], host: str | None) -> None:
+        """Take what comes first, for a while. The lock is held."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MAX_SECONDS
+        taken: list[Item] = []
+        while waiting and len(taken) < BATCH_FRAMES and (not taken or loop.time() < until):
+            item = waiting.popleft()
+            taken.append(item)
+            match item:
+                case bytes():
+                    await self._frame(item, host)
+                case Letter():
+                    await self._letter(item)
+                case _:
+                    await self._gap(source, item)
+        last = next(((seq, item) for item in reversed(taken) if (seq := _seq(item)) is not None), None)
+        if last is not None:
+            self._committer.reached(source, last[0])
+            self.taken[source] = (self._clock(), last[1])
+        await self._committer.room()
 
     async def _frame(self, frame: bytes, host: str | None) -> None:
         """Take one message. Whatever is wrong with it, the next one comes."""

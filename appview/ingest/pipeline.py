@@ -31,6 +31,7 @@ from appview.ingest.commands import (
     Purge,
     RepoState,
     Resync,
+    Turn,
     Untracked,
 )
 from appview.ingest.pending import Pending
@@ -100,6 +101,7 @@ class Pipeline:
         self._tree = (b"", "")  # the last one whose CID was written as text, and that
         self.wanted: Callable[[Did], None] = lambda _did: None
         self.prove: Callable[[Prove], None] = lambda _command: None
+        self.give_turn: Callable[[Did], None] = lambda _did: None
         self.look_up: Callable[[Did, bool], None] = lambda _did, _force: None
         self.identity_changed: Callable[[Did], None] = lambda _did: None
         self.check_handle: Callable[[Identity], None] = lambda _identity: None
@@ -142,6 +144,9 @@ class Pipeline:
                     else:
                         self.note(did)
                     self.wanted(did)
+                case Turn(did):
+                    self.note(did)
+                    self.give_turn(did)
                 case AccountStatus(did, active, status):
                     self._account(did, "active" if active else status or "inactive")
                 case Purge(did):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appview.ingest.claims import Claims
 from appview.ingest.frames import CommitEvent, SyncEvent
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did
 
 RepoNews = CommitEvent | SyncEvent
+
+HEAVY_OPS: Final = 20  # ours: operations that take about 4 ms to be proven and judged
+HEAVY_BYTES: Final = 200_000  # ours: blocks that take about as long to be hashed and read at worst
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class TrackedRepo:
     refreshed_at: int | None = None  # the last forced refresh
     looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
     suspected: bool = False  # a signature was refused without a refresh; look again when it is due
+    busy: bool = False  # what waits first is heavy and has its turn still to come
     resyncing: bool = False
     resync_again: bool = False  # something was lost while the repo was fetched
     attempt: int = 0
@@ -58,10 +62,16 @@ class TrackedRepo:
 
     @property
     def blocked(self) -> bool:
-        return self.awaits_identity or self.resyncing
+        return self.awaits_identity or self.resyncing or self.busy
 
 
 def size_of(event: RepoNews) -> int:
     """Give about how many bytes an event takes while it waits."""
     ops: Iterable[str] = [op.path for op in event.ops] if isinstance(event, CommitEvent) else ()
     return len(event.blocks) + sum(map(len, ops)) + 500
+
+
+def is_heavy(event: RepoNews) -> bool:
+    """Tell whether an event takes so long that those of other repos go first."""
+    many = isinstance(event, CommitEvent) and len(event.ops) > HEAVY_OPS
+    return many or len(event.blocks) > HEAVY_BYTES

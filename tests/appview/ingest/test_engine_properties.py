@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appview.identity.documents import Identity, read_document
 from appview.identity.errors import InvalidDocument
+from appview.ingest import tracked
 from appview.ingest.claims import MAX_AHEAD, MAX_WAITING, ClaimEvent
 from appview.ingest.commands import (
     AccountStatus,
@@ -31,6 +32,7 @@ from appview.ingest.commands import (
     Prove,
     Purge,
     Resync,
+    Turn,
     Untracked,
 )
 from appview.ingest.commits import ProvenRecord
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 MEMORY = "garden.engram.memory"
 POST = "app.bsky.feed.post"
 ACCOUNTS = 2
+HEAVY_OPS = 2  # so that commits of three and four operations wait for a turn
 
 which = st.integers(0, ACCOUNTS - 1)
 writes = st.lists(
@@ -75,7 +78,10 @@ class World(RuleBasedStateMachine):
         self.fetches: list[FetchIdentity] = []
         self.resyncs: list[tuple[Resync, bytes | None]] = []  # with the repo, once it was fetched
         self.proofs: list[Prove] = []
+        self.turns: list[Did] = []
         self.sent: list[bytes] = []
+
+        self.heavy_ops, tracked.HEAVY_OPS = tracked.HEAVY_OPS, HEAVY_OPS  # type: ignore[misc]
 
     @initialize()
     def begin(self) -> None:
@@ -188,14 +194,15 @@ class World(RuleBasedStateMachine):
         self.claim(account, number, tid(self.now + 60 * SECOND), trusted=False)
 
     @precondition(lambda self: self.proofs)
-    @rule(fails=st.booleans())
-    def answer_proof(self, fails: bool) -> None:
+    @rule(fails=st.booleans(), lag=st.sampled_from([0, 0, 1, 2]))
+    def answer_proof(self, fails: bool, lag: int = 0) -> None:
         command = self.proofs.pop(0)
-        account = self.names[command.did]
         proof = None
-        if not fails and account.rev is not None:
-            cid = account.records.get(f"{command.collection}/{command.rkey}")
-            proof = ProvenRecord(command.did, account.rev, cid, None if cid is None else b"")
+        if not fails:
+            held = self.held[command.did]
+            rev = sorted(held)[-1 - min(lag, len(held) - 1)]  # a host may be behind
+            cid = held[rev].get(f"{command.collection}/{command.rkey}")
+            proof = ProvenRecord(command.did, rev, cid, None if cid is None else b"")
         self.carry_out(self.engine.proven(command.did, command.collection, command.rkey, proof))
 
     def expected(self, did: Did, rev: str) -> dict[str, bytes]:
@@ -250,6 +257,8 @@ class World(RuleBasedStateMachine):
                     self.fetches.append(command)
                 case Resync():
                     self.resyncs.append((command, None))
+                case Turn():
+                    self.turns.append(command.did)
                 case AccountStatus():
                     (self.hidden.discard if command.active else self.hidden.add)(command.did)
                 case Untracked():
@@ -261,6 +270,12 @@ class World(RuleBasedStateMachine):
 
     def identity(self, did: Did) -> Identity:
         return read_document(did, self.names[did].document())
+
+    @precondition(lambda self: self.turns)
+    @rule()
+    def give_turn(self) -> None:
+        did = self.turns.pop(0)
+        self.carry_out(self.engine.turn(did, self.now))
 
     @precondition(lambda self: self.fetches)
     @rule(fails=st.booleans())
@@ -324,6 +339,15 @@ class World(RuleBasedStateMachine):
             assert len(current) == 1, "invariant 2: one resync for a repo that is not synchronized"
 
     @invariant()
+    def what_waits_for_nothing_else_gets_a_turn(self) -> None:
+        for did in self.names:
+            repo = self.engine._repos.get(did)
+            if repo is not None and repo.waiting and not (repo.resyncing or repo.awaits_identity):
+                assert repo.busy
+            if repo is not None and repo.busy:
+                assert did in self.turns
+
+    @invariant()
     def what_waits_is_bounded(self) -> None:
         count, size = self.engine.waiting
         assert 0 <= size <= MAX_WAITING_TOTAL
@@ -343,6 +367,12 @@ class World(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """End the faults: answer everything, send one honest commit, and compare."""
+        try:
+            self.compare()
+        finally:
+            tracked.HEAVY_OPS = self.heavy_ops  # type: ignore[misc]
+
+    def compare(self) -> None:
         if not self.sent and not self.resyncs:
             return
         for account in self.accounts:
@@ -362,10 +392,13 @@ class World(RuleBasedStateMachine):
 
     def settle(self) -> None:
         for _ in range(60):
-            while self.fetches:
-                self.answer_identity(fails=False)
-            while self.proofs:
-                self.answer_proof(fails=False)
+            while self.fetches or self.proofs or self.turns:
+                if self.fetches:
+                    self.answer_identity(fails=False)
+                elif self.proofs:
+                    self.answer_proof(fails=False)
+                else:
+                    self.give_turn()
             if any(repo is None for _, repo in self.resyncs):
                 self.fetch_repo()
             elif self.resyncs:

@@ -267,7 +267,7 @@ class Engine:
         commands: list[Command] = []
         if proof.rev < claimed:
             commands.append(Drop(did, "not-proven", f"its host has rev {proof.rev}, {claimed} was claimed"))
-        if repo.rev is None or proof.rev > repo.rev:
+        if proof.rev > max(repo.rev or "", repo.claims.ahead.get(path, "")):  # else a host that lags
             commands += self._apply_ahead(repo, RecordState.of_proof(proof, collection, rkey))
         return commands
 

@@ -57,6 +57,17 @@ def test_a_claim_is_asked_of_its_host_and_moves_the_record_alone() -> None:
     assert state is not None and (state.undecided, state.ahead, state.reached) == (False, rev, rev)
 
 
+def test_a_proof_of_a_host_that_lags_takes_no_record_back() -> None:
+    desk = Desk()
+    older, newer = desk.account.next_rev(), desk.account.next_rev()
+    claim(desk, "x", newer)
+    only(proof(desk, "x", newer, NEW), ApplyRecord)
+    claim(desk, "x", desk.account.next_rev())
+    only(proof(desk, "x", older, OLD), Drop)
+    claim(desk, "x", desk.account.next_rev())
+    only(proof(desk, "x", newer, NEW), Drop)
+
+
 def test_what_was_proven_outlasts_a_takedown_and_not_a_deletion() -> None:
     """Else a host that lags would be believed when the account is back, and the record go back with it."""
     desk = Desk()

@@ -32,7 +32,8 @@ test: $(VENV)/ready $(NODE_MODULES)/.ready
 
 # Seeds are printed and fixed: what fails once fails again.
 soak: $(VENV)/ready
-	ENGRAM_TEST_KILLS=$(KILLS) ENGRAM_TEST_SEED=$(SEED) $(BIN)/python -m pytest -q tests/appview/test_service.py -k killing
+	ENGRAM_TEST_KILLS=$(KILLS) ENGRAM_TEST_SEED=$(SEED) $(BIN)/python -m pytest -q -k killing \
+	  tests/appview/test_service.py tests/appview/test_kills.py
 	ENGRAM_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q --hypothesis-seed=$(SEED) --timeout=3600 \
 	  tests/appview/ingest/test_fuzz.py tests/appview/ingest/test_engine_properties.py
 

@@ -5,7 +5,8 @@ commits before it answers; `read` runs it inside one read transaction, so that a
 state. Functions run on the threads of a shared executor: one hop a unit of work, not one a statement.
 
 Invariants: at most one write transaction at a time; a connection goes back to the pool only when its function
-has ended; a cancelled call interrupts its statement.
+has ended; a cancelled call interrupts its statement; the write-ahead log is above `MAX_JOURNAL_BYTES` by no
+more than what is written while one reader reads.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ BUSY_TIMEOUT_MS: Final = 5_000  # another process (the command line) may be writ
 BUSY_PAUSE_SECONDS: Final = 0.005  # between two tries where SQLite itself does not wait
 CACHE_KIB: Final = 8_192  # page cache of one connection
 JOURNAL_LIMIT_BYTES: Final = 64 * 1024 * 1024  # the write-ahead log is cut back to this after a checkpoint
+# Readers that follow one another without a break keep the log from being begun anew, and it grows by all that
+# is written. Above this size a write first waits, as long as for another process, until nobody reads from it.
+MAX_JOURNAL_BYTES: Final = 2 * JOURNAL_LIMIT_BYTES
 DEFAULT_READERS: Final = 4  # connections a file
 # Errors of the file or its disk, and what to do; any other is one of the statement, so ours.
 _HINTS: Final = {
@@ -57,13 +61,14 @@ class Database:
 
     def __init__(
         self,
-        name: str,
+        path: Path,
         executor: Executor,
         writer: Connection,
         readers: Sequence[Connection],
         watcher: Connection | None = None,
     ) -> None:
-        self._name = name
+        self._name = path.name
+        self._journal = path.with_name(path.name + "-wal")
         self._executor = executor
         self._writer = writer
         self._watcher = watcher
@@ -116,7 +121,7 @@ class Database:
         loop = asyncio.get_running_loop()
         writer, opened = await loop.run_in_executor(executor, work)
         watcher = opened.pop() if watched else None
-        return cls(path.name, executor, writer, opened, watcher)
+        return cls(path, executor, writer, opened, watcher)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one write transaction; what it did is on disk when this answers, or undone.
@@ -124,6 +129,9 @@ class Database:
         Raises `StoreError` where the file or its disk does not play along.
         """
         async with self._write_lock:
+            if self._journal_bytes() > MAX_JOURNAL_BYTES:
+                with suppress(sqlite3.Error):
+                    await self._cut_journal()
             return await self._run(self._writer, "BEGIN IMMEDIATE", work)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
@@ -160,10 +168,19 @@ class Database:
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file and cut it to nothing, where no reader holds it."""
         async with self._write_lock:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(
-                self._executor, lambda: self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            )
+            await self._cut_journal()
+
+    def _journal_bytes(self) -> int:
+        try:
+            return self._journal.stat().st_size
+        except OSError:
+            return 0
+
+    async def _cut_journal(self) -> None:
+        """Wait for who reads from the log, and cut it; new readers need it no more."""
+        await self._hop(
+            self._writer, lambda: self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        )
 
     async def close(self) -> None:
         """Wait for what is running, then close every connection."""

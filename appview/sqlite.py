@@ -42,6 +42,8 @@ JOURNAL_LIMIT_BYTES: Final = 64 * 1024 * 1024  # the write-ahead log is cut back
 # Readers that follow one another without a break keep the log from being begun anew, and it grows by all that
 # is written. Above this size a write first waits, as long as for another process, until nobody reads from it.
 MAX_JOURNAL_BYTES: Final = 2 * JOURNAL_LIMIT_BYTES
+INTERRUPT_SECONDS: Final = 0.02  # ours, between two interrupts of a call that is cancelled
+MAX_ROLLBACKS: Final = 100  # ours, that interrupts may fall on before it is an error
 DEFAULT_READERS: Final = 4  # connections a file
 # Errors of the file or its disk, and what to do; any other is one of the statement, so ours.
 _HINTS: Final = {
@@ -207,8 +209,7 @@ class Database:
                 result = work(connection)
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                _roll_back(connection)
                 raise
             return result
 
@@ -224,10 +225,25 @@ class Database:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            connection.interrupt()
-            with suppress(Exception):
-                await future
+            # An interrupt ends the statement that runs; one that begins a moment later knows nothing of it.
+            while not future.done():
+                connection.interrupt()
+                with suppress(asyncio.CancelledError):  # to be cancelled twice changes nothing
+                    await asyncio.wait([future], timeout=INTERRUPT_SECONDS)
+            if not future.cancelled():
+                future.exception()  # nobody else asks for it
             raise
+
+
+def _roll_back(connection: Connection) -> None:
+    """Give a transaction up, though interrupts may still come."""
+    for _ in range(MAX_ROLLBACKS):
+        if not connection.in_transaction:
+            return
+        with suppress(sqlite3.OperationalError):
+            connection.execute("ROLLBACK")
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _kind(error: sqlite3.Error) -> str:

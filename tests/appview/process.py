@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMAND = (sys.executable, "-c", "from appview.cli import main; main()")
+START_SECONDS = 120.0  # 1-2 s are usual; a run in the background of a busy machine was seen to take over 30
 
 
 def environment(data: Path, source: str, plc: str, **more: str) -> dict[str, str]:
@@ -48,7 +49,7 @@ class Appview:
         )
         return cls(process)
 
-    async def url(self, seconds: float = 30) -> str:
+    async def url(self, seconds: float = START_SECONDS) -> str:
         """Wait until it listens."""
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._url)

@@ -1,15 +1,16 @@
 """Which key signs an account's commits, and which host keeps its repo.
 
-Invariants: nobody gets an answer that is older than they take; an answer by force is asked for at most once
-in `FORCE_INTERVAL` for each DID; one DID is asked for once at a time, however many wait for it; what was
-asked for in vain is not asked for again before `FAILURE_AGE`.
+Invariants: nobody gets an answer that is older than they take; an answer by force, or because the account is
+said to have changed, is asked for at most once in `FORCE_INTERVAL` for each DID, however often that is said;
+one DID is asked for once at a time, however many wait for it; what was asked for in vain is not asked for
+again before `FAILURE_AGE`. An instant ahead of the clock, which was put back, holds nothing up.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -59,6 +60,7 @@ class _Entry:
     outcome: Identity | AppviewError
     tried_at: int
     failure: FetchError | None = None
+    void_at: int | None = None  # not believed from then on: the account is said to have changed
 
 
 class Resolver:
@@ -70,6 +72,8 @@ class Resolver:
         self._clock = clock
         self._entries: OrderedDict[Did, _Entry] = OrderedDict()
         self._forced_at: OrderedDict[Did, int] = OrderedDict()
+        self._forgotten: OrderedDict[Did, None] = OrderedDict()  # and not asked for since
+        self._doubtful: set[Did] = set()  # asked for at the moment; the answer may be of before a change
         self._running: dict[Did, asyncio.Task[_Entry]] = {}
         self._slots = {"plc": asyncio.Semaphore(CONCURRENCY), "web": asyncio.Semaphore(WEB_CONCURRENCY)}
 
@@ -79,6 +83,7 @@ class Resolver:
         """Answer from the cache or the network; raise `IdentityError` or `FetchError`.
 
         `fresh` asks the network, unless that was done within the last minute: then what is known is given.
+        What is older than `freshness` has it is not given, though the network does not answer.
         Who is not `patient` gets a temporary `FetchError` where many are being asked for already: strangers
         who name accounts must not make a line without end.
         """
@@ -94,15 +99,26 @@ class Resolver:
     def believed(self, did: Did, freshness: Freshness) -> Identity | None:
         """Give what was last learned of an account, where it may be believed while nobody answers."""
         entry = self._entries.get(did)
-        if entry is None or isinstance(entry.outcome, AppviewError):
+        if entry is None or isinstance(entry.outcome, AppviewError) or self._is_void(entry):
             return None
         return entry.outcome if self._is_within(freshness.believed, entry.asked_at) else None
 
     def forget(self, did: Did) -> None:
-        """Drop what is cached, because the account says that it changed. An answer that is on its way may be
-        of before, and is not kept."""
-        self._entries.pop(did, None)
-        self._running.pop(did, None)
+        """Drop what is cached, because the account is said to have changed; where that was asked for by force
+        within the last minute, believe it only until the minute is over. An answer that is on its way may be
+        of before, and is not kept for longer."""
+        if did not in self._entries and did not in self._running:
+            return
+        if self.may_force(did):
+            self._entries.pop(did, None)
+            self._running.pop(did, None)
+            _remember(self._forgotten, did, None)
+            return
+        if did in self._running:
+            self._doubtful.add(did)
+        entry = self._entries.get(did)
+        if entry is not None and entry.void_at is None:
+            self._entries[did] = replace(entry, void_at=self._forced_at[did] + FORCE_INTERVAL)
 
     def may_force(self, did: Did) -> bool:
         """Tell whether `fresh` would ask the network now."""
@@ -116,6 +132,9 @@ class Resolver:
             return None
         if fresh:
             return None if self.may_force(did) else entry
+        if self._is_void(entry):
+            _remember(self._forgotten, did, None)
+            return None
         if isinstance(entry.outcome, Identity) and self._is_within(kept, entry.asked_at):
             return entry
         failed = entry.failure is not None or isinstance(entry.outcome, AppviewError)
@@ -124,12 +143,16 @@ class Resolver:
     def _is_within(self, span: int, since: int) -> bool:
         return 0 <= self._clock() - since < span
 
+    def _is_void(self, entry: _Entry) -> bool:
+        return entry.void_at is not None and not entry.asked_at <= self._clock() < entry.void_at
+
     async def _ask(self, did: Did, *, fresh: bool, patient: bool) -> _Entry:
         task = self._running.get(did)
         if task is None:
             if not patient and len(self._running) >= MAX_RUNNING:
                 raise FetchError("too many accounts are being asked for")
-            if fresh:
+            if fresh or did in self._forgotten:
+                self._forgotten.pop(did, None)
                 _remember(self._forced_at, did, self._clock())
             task = asyncio.create_task(self._look_up(did), name=f"resolve {did}")
             self._running[did] = task
@@ -139,6 +162,7 @@ class Resolver:
     def _ended(self, did: Did, task: asyncio.Task[_Entry]) -> None:
         if self._running.get(did) is task:
             del self._running[did]
+            self._doubtful.discard(did)
 
     async def _look_up(self, did: Did) -> _Entry:
         outcome: Identity | AppviewError
@@ -150,9 +174,12 @@ class Resolver:
         now = self._clock()
         entry = _Entry(now, outcome, now)
         before = self._entries.get(did)
-        if isinstance(outcome, FetchError) and before is not None and isinstance(before.outcome, Identity):
+        usable = before is not None and isinstance(before.outcome, Identity) and not self._is_void(before)
+        if isinstance(outcome, FetchError) and before is not None and usable:
             # The directory is away: what it said last still holds, for as long as whoever asks believes it.
-            entry = _Entry(before.asked_at, before.outcome, now, outcome)
+            entry = replace(before, tried_at=now, failure=outcome)
+        elif did in self._doubtful and did in self._forced_at:
+            entry = replace(entry, void_at=self._forced_at[did] + FORCE_INTERVAL)
         if self._running.get(did) is asyncio.current_task():
             _remember(self._entries, did, entry)
         return entry

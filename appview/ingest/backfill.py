@@ -341,7 +341,7 @@ class Backfill:
             pipeline.pending.drop(did)
             pipeline.settling |= {(space, did) for space in filled}
             await pipeline.carry_out(
-                pipeline.engine.resynced(did, repo.rev, repo.data, self._clock(), attempt)
+                pipeline.engine.resynced(did, repo.rev, repo.data, self._clock(), attempt, repo.identity.pds)
             )
         else:
             filled = pipeline.pending.spaces(did) & updates.keys()

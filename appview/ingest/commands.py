@@ -45,6 +45,7 @@ class RepoState:
     status: str | None = None
     undecided: bool = False
     ahead: str | None = None  # the highest rev of which a single record was applied
+    pds: str | None = None  # the account's host
 
     @property
     def reached(self) -> str | None:

@@ -10,14 +10,17 @@ Invariants, each held by a property test:
    repo. One that takes long waits itself, for a turn: the neighbours go first.
 4. **Bounded.** What waits is bounded by count and bytes, a repo and in all; what overflows is made good by a
    resync.
-5. **A forged event costs little.** It moves no state; it causes at most one forced identity refresh a minute
-   and DID.
-6. **Nothing is proven with a key that is known to be doubtful**: after `#identity`, commits wait for the new
-   document.
+5. **A forged event costs little.** It moves no state, and other events of the repo do not wait for what it
+   leads to; it causes at most one forced identity refresh a minute and DID.
+6. **Nothing is proven with a key that is known to be doubtful**: after an `#identity` of the account's host,
+   or of a relay, commits wait for the new document. Another one within the minute is looked at when that is
+   over: they do not wait for it, and if the key has changed by then, the repo is fetched whole.
 7. **A claim is no proof.** What a source without proofs says of a record is asked of the account's host, or
    taken at the operator's word; it moves that record alone, never the chain (see `claims`).
 8. **Only an account's own host ends it.** Another's word hides it until its host has been asked, and a host
-   that is not the account's says nothing.
+   that is not the account's says nothing. Whether it is, its document says: until that is known, what it said
+   is kept, and the host that was the account's when this program last ran hides it at once.
+9. **A host that is not the account's delays nothing of it.** What it sends waits apart, if at all.
 
 Why the frames of a tracked repo are all read: a commit to another collection moves the root of the tree too.
 If such frames were dropped, `prevData` of the next commit would not be the root we hold, and whether only
@@ -25,11 +28,11 @@ other collections changed in between could not be told from a lost commit of our
 every commit of a tracked DID (see `sieve.concerns`), and the chain has no holes by design: a hole means a
 loss, and a loss means a resync.
 
-A signature that fails while the last forced refresh is less than a minute old is refused, and the document is
-looked at again when the minute is over: if the key has changed by then, what was refused may have been true,
-and the repo is fetched whole. A rev that is refused because it is ahead of the time may have been true too,
-where our own clock is behind: when the time has come there, the repo is fetched. Times are microseconds since
-1970 and are passed in.
+An event that a newer document might make true (its signature fails, or its host is not the account's) is laid
+aside while the document is looked at. Where that was done less than a minute ago it is refused, and the
+document is looked at again when the minute is over: if it has changed by then, the repo is fetched whole.
+A rev that is refused because it is ahead of the time may have been true too, where our own clock is behind:
+when the time has come there, the repo is fetched. Times are microseconds since 1970 and are passed in.
 """
 
 from __future__ import annotations
@@ -37,18 +40,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from appview.identity.documents import Identity
+from appview.ingest.accounts import Accounts
 from appview.ingest.claims import MAX_AHEAD, MAX_PROVING, MAX_WAITING, ClaimEvent, RecordState
 from appview.ingest.commands import (
-    AccountStatus,
     Apply,
     ApplyRecord,
     Command,
     ConfirmStatus,
     Drop,
-    FetchIdentity,
     IdentityChanged,
     Prove,
-    Purge,
     RepoState,
     Resync,
     ResyncReason,
@@ -58,7 +59,8 @@ from appview.ingest.commands import (
 from appview.ingest.commits import MAX_FUTURE, ProvenCommit, check_rev, prove_commit, prove_sync
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
-from appview.ingest.tracked import TrackedRepo, is_heavy
+from appview.ingest.refreshes import SECOND, Refreshes
+from appview.ingest.tracked import Doubted, TrackedRepo, is_heavy
 from appview.ingest.waiting import WaitingRoom
 from lexicons.ids import NAMESPACE
 from lexicons.syntax import Tid
@@ -72,11 +74,7 @@ if TYPE_CHECKING:
     from appview.ingest.tracked import RepoNews
     from lexicons.syntax import Did, Nsid, RecordKey
 
-SECOND: Final = 1_000_000  # microseconds
-REFRESH_INTERVAL: Final = 60 * SECOND  # sync spec: not more than one forced refresh a minute and DID
 EARLY_INTERVAL: Final = 600 * SECOND  # ours: between two looks at a repo because of revs ahead of the time
-IDENTITY_RETRY: Final = 5 * SECOND  # ours: first wait after a DID could not be resolved; doubles
-MAX_IDENTITY_RETRY: Final = 600 * SECOND  # ours
 MAX_IDENTITY_AGE: Final = 24 * 3600 * SECOND  # ours: a document is not believed for longer
 
 # Refusals that say nothing of the repo itself: the message may be anyone's, or is no news.
@@ -90,9 +88,10 @@ class Engine:
         self._prefix = namespace + "."
         self._repos: dict[Did, TrackedRepo] = {}
         self._names: set[bytes] = set()
-        self._due: dict[Did, int] = {}  # when to look at an identity again
+        self._refreshes = Refreshes()
         self._early: dict[Did, int] = {}  # when a rev that was refused as ahead of the time is so no more
         self._waiting = WaitingRoom()
+        self._accounts = Accounts(self._refreshes, self._waiting, self._resync)
         self._attempts = 0
 
     # What is tracked
@@ -115,6 +114,7 @@ class Engine:
             repo.status,
             repo.undecided,
             repo.claims.reached,
+            repo.pds,
         )
 
     @property
@@ -127,7 +127,7 @@ class Engine:
         if did in self._repos:
             return []
         state = state or RepoState()
-        repo = TrackedRepo(did, state.rev, state.data, state.sync, state.active, state.status)
+        repo = TrackedRepo(did, state.rev, state.data, state.sync, state.active, state.status, state.pds)
         self._repos[did] = repo
         self._names.add(did.encode())
         if not repo.active or (repo.sync == "synchronized" and repo.data is not None):
@@ -139,8 +139,9 @@ class Engine:
         repo = self._repos.pop(did, None)
         if repo is not None:
             self._waiting.clear(repo)
+            self._waiting.take_aside(repo)
             self._names.discard(did.encode())
-            self._due.pop(did, None)
+            self._refreshes.forget(did)
             self._early.pop(did, None)
 
     def desynchronize(self, did: Did, reason: ResyncReason = "asked") -> list[Command]:
@@ -166,55 +167,53 @@ class Engine:
                 repo = self._repos.get(event.did)
                 return [Untracked(event.did, event)] if repo is None else self._claim(repo, event, now)
             case IdentityEvent():
-                return self._identity_event(event.did)
+                return self._identity_event(event.did, host, now)
             case AccountEvent():
                 repo = self._repos.get(event.did)
-                return [] if repo is None else self._account_event(repo, event, host, now)
+                return [] if repo is None else self._accounts.receive(repo, event, host, now)
         return []
 
-    def malformed(self, did: Did | None, detail: str) -> list[Command]:
+    def malformed(self, did: Did | None, detail: str, host: str | None = None) -> list[Command]:
         """Take note of a message that could not be read (`MalformedFrame.did`): something was lost."""
         repo = None if did is None else self._repos.get(did)
         if repo is None or not repo.active:
             return []
+        if repo.is_foreign(host):
+            return [Drop(repo.did, "wrong-host", detail)]
         return [Drop(repo.did, "malformed-frame", detail), *self._resync(repo, "malformed-frame")]
 
     def identity_resolved(self, did: Did, outcome: Identity | Exception, now: int) -> list[Command]:
-        """Take the answer to `FetchIdentity`: an identity, or why there is none (it is asked for again).
-
-        An identity that the shell resolved for its own ends is welcome too.
-        """
+        """Take the answer to `FetchIdentity`: an identity, or why there is none (it is asked for again)."""
         repo = self._repos.get(did)
         if repo is None:
             return []
         repo.fetching = False
         if not isinstance(outcome, Identity):
-            wait = min(IDENTITY_RETRY << min(repo.identity_failures, 16), MAX_IDENTITY_RETRY)
-            repo.identity_failures += 1
-            if repo.awaits_identity or repo.suspected:
-                self._due[did] = now + wait
-            return self._judge_account(repo)
+            self._refreshes.failed(repo, now)
+            return []
         repo.identity_failures = 0
         if repo.fetch_again:
             repo.fetch_again = False
-            return [self._fetch(repo, force=True)]
-        changed = repo.key is not None and (repo.key, repo.pds) != (outcome.key, outcome.pds)
+            if self._refreshes.may(repo, now):
+                return [self._refreshes.start(repo, now)]
+        is_first = repo.key is None
+        changed = not is_first and (repo.key, repo.pds) != (outcome.key, outcome.pds)
+        missed = outcome.pds in repo.strays or (changed and repo.suspected)
         repo.key, repo.pds, repo.resolved_at = outcome.key, outcome.pds, now
         repo.awaits_identity = False
-        suspected, repo.suspected = repo.suspected, False
-        self._due.pop(did, None)
+        if not self._refreshes.is_owed(repo):
+            repo.suspected = False
+            repo.strays.clear()
         was_hidden = not repo.active
-        commands = self._judge_account(repo)
+        commands = self._accounts.judge(repo)
         if changed and was_hidden and not repo.active:
             commands.append(
                 ConfirmStatus(did)
             )  # its former host may have hidden it, and not have the last word
-        elif changed and suspected and repo.active:
+        elif missed and repo.active:
             commands += self._resync(repo, "moved")
-        commands += self._drain(repo, now)
-        if not repo.busy:
-            repo.retried = None
-        return commands
+        commands += self._judge_aside(repo, now, changed=changed or is_first)
+        return commands + self._drain(repo, now)
 
     def turn(self, did: Did, now: int) -> list[Command]:
         """Judge the heavy event that waits, and what goes quickly behind it: the answer to `Turn`."""
@@ -222,24 +221,26 @@ class Engine:
         if repo is None or not repo.busy:
             return []
         repo.busy = False
-        commands = self._drain(repo, now, has_turn=True)
-        if not repo.awaits_identity:
-            repo.retried = None
-        return commands
+        return self._drain(repo, now, has_turn=True)
 
     def is_current(self, did: Did, attempt: int) -> bool:
         """Tell whether a resync is still wanted; ask before its result is applied."""
         repo = self._repos.get(did)
         return repo is not None and repo.resyncing and repo.attempt == attempt
 
-    def resynced(self, did: Did, rev: str, data: bytes, now: int, attempt: int) -> list[Command]:
-        """Take note that a proven repo was applied whole, as of `rev`; what waited goes on from there."""
+    def resynced(
+        self, did: Did, rev: str, data: bytes, now: int, attempt: int, host: str | None = None
+    ) -> list[Command]:
+        """Take note that a proven repo, which `host` gave, was applied whole as of `rev`; what waited goes on
+        from there."""
         if not self.is_current(did, attempt):
             return []
         repo = self._repos[did]
         repo.rev, repo.data, repo.sync, repo.resyncing = rev, data, "synchronized", False
         repo.claims.settle(rev)
         repo.claims.ahead.clear()
+        if repo.key is None and host is not None:
+            repo.pds = host
         if repo.resync_again:
             return self._resync(repo, "asked")
         commands = self._drain(repo, now)
@@ -274,7 +275,7 @@ class Engine:
     def account_confirmed(self, did: Did, *, active: bool, status: str | None) -> list[Command]:
         """Take what the account's own host says of it."""
         repo = self._repos.get(did)
-        return [] if repo is None else self._set_account(repo, active, status, confirmed=True)
+        return [] if repo is None else self._accounts.set(repo, active, status, confirmed=True)
 
     def tick(self, now: int) -> list[Command]:
         """Ask again for the identities whose time has come. Call it every few seconds."""
@@ -283,11 +284,9 @@ class Engine:
             del self._early[did]
             self._repos[did].looked_early_at = now
             commands += self.desynchronize(did, "future-rev")
-        for did in [did for did, due in self._due.items() if due <= now]:
-            del self._due[did]
-            repo = self._repos[did]
-            repo.refreshed_at = now
-            commands.append(self._fetch(repo, force=True))
+        for did in self._refreshes.due(now):
+            if not self._repos[did].fetching:
+                commands.append(self._refreshes.start(self._repos[did], now))
         return commands
 
     # Inside
@@ -304,6 +303,8 @@ class Engine:
             return [Drop(repo.did, "account-inactive")]
         if repo.rev is not None and event.rev <= repo.rev:
             return [Drop(repo.did, "old-rev")]
+        if host is not None and repo.is_foreign(host):
+            return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
         try:
             check_rev(event.rev, now)
         except Rejected as error:
@@ -321,12 +322,14 @@ class Engine:
         """Judge an event of a repo for which nothing else waits."""
         if repo.rev is not None and event.rev <= repo.rev:
             return [Drop(repo.did, "old-rev")]
+        if host is not None and repo.is_foreign(host):
+            return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
         if repo.key is None or not 0 <= now - repo.resolved_at < MAX_IDENTITY_AGE:
             self._waiting.add(repo, event, host, first=True)
             repo.awaits_identity = True
-            return [] if repo.fetching else [self._fetch(repo, force=repo.key is not None)]
-        if host is not None and host != repo.pds:
-            return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
+            if repo.fetching or self._refreshes.is_owed(repo):
+                return []
+            return [self._refreshes.start(repo, now, force=repo.key is not None)]
         try:
             if isinstance(event, SyncEvent):
                 return self._judge_sync(repo, event, repo.key, now)
@@ -340,6 +343,7 @@ class Engine:
             self._waiting.add(repo, event, host, first=True)
             return self._resync(repo, "prev-data-mismatch")
         repo.rev, repo.data = commit.rev, commit.data
+        repo.suspected |= repo.doubtful
         return [Apply(repo.claims.pass_by(commit))]
 
     def _judge_sync(self, repo: TrackedRepo, event: SyncEvent, key: PublicKey, now: int) -> list[Command]:
@@ -352,37 +356,57 @@ class Engine:
     def _doubt(
         self, repo: TrackedRepo, event: RepoNews, host: str | None, error: Rejected, now: int
     ) -> list[Command]:
-        """Refresh the identity before an event is refused; refuse it where that was just done."""
-        if repo.retried is event:
-            return [Drop(repo.did, error.reason, error.detail)]
-        if repo.refreshed_at is None or now - repo.refreshed_at >= REFRESH_INTERVAL:
-            repo.retried, repo.refreshed_at = event, now
-            repo.awaits_identity = True
-            self._waiting.add(repo, event, host, first=True)
-            return [self._fetch(repo, force=True)]
-        self._suspect(repo, repo.refreshed_at)
-        return [Drop(repo.did, error.reason, error.detail)]
-
-    def _suspect(self, repo: TrackedRepo, refreshed_at: int) -> None:
-        """Look again when the document may be asked for again."""
-        repo.suspected = True
-        self._due.setdefault(repo.did, refreshed_at + REFRESH_INTERVAL)
-
-    def _identity_event(self, did: Did) -> list[Command]:
-        repo = self._repos.get(did)
-        commands: list[Command] = [IdentityChanged(did)]
-        if repo is None:
+        """Have the document looked at before an event is refused; refuse it where that was just done."""
+        commands: list[Command] = []
+        looks = not repo.fetching and self._refreshes.may(repo, now)
+        if looks:
+            commands.append(self._refreshes.start(repo, now))
+        if repo.fetching and self._waiting.lay_aside(repo, Doubted(event, host, error, looks)):
             return commands
+        self._suspect(repo, host, error, now)
+        return [*commands, Drop(repo.did, error.reason, error.detail)]
+
+    def _suspect(self, repo: TrackedRepo, host: str | None, error: Rejected, now: int) -> None:
+        """Look again when the document may be asked for again: what is refused may have been true."""
+        if error.reason == "wrong-host" and host is not None:
+            repo.strays.add(host)
+        else:
+            repo.suspected = True
+        self._refreshes.owe(repo, now)
+
+    def _judge_aside(self, repo: TrackedRepo, now: int, *, changed: bool) -> list[Command]:
+        """Judge what was laid aside anew where the document has changed; otherwise refuse it."""
+        aside = self._waiting.take_aside(repo)
+        if not repo.active:
+            return []
+        commands: list[Command] = []
+        for doubted in reversed(aside):
+            if changed and not repo.is_foreign(doubted.host):
+                self._waiting.add(repo, doubted.event, doubted.host, first=True)
+                continue
+            if not doubted.certain:  # the document may have been given before this came
+                self._suspect(repo, doubted.host, doubted.error, now)
+            commands.append(Drop(repo.did, doubted.error.reason, doubted.error.detail))
+        return commands
+
+    def _identity_event(self, did: Did, host: str | None, now: int) -> list[Command]:
+        repo = self._repos.get(did)
+        if repo is None:
+            return [IdentityChanged(did)]
+        if repo.is_foreign(host):  # the account may have moved there, and if not, nothing waits for it
+            return [*self._refreshes.want(repo, now)]
+        if host is not None and repo.pds is None:  # commits wait for the first document, if for any
+            repo.fetch_again |= repo.fetching
+            return [IdentityChanged(did)]
+        if not self._refreshes.may(repo, now):
+            repo.doubtful = True
+            self._refreshes.owe(repo, now)
+            return [IdentityChanged(did)]
         repo.awaits_identity = True
         if repo.fetching:
             repo.fetch_again = True
-            return commands
-        return [*commands, self._fetch(repo, force=True)]
-
-    @staticmethod
-    def _fetch(repo: TrackedRepo, *, force: bool) -> FetchIdentity:
-        repo.fetching = True
-        return FetchIdentity(repo.did, force)
+            return [IdentityChanged(did)]
+        return [IdentityChanged(did), self._refreshes.start(repo, now)]
 
     def _claim(self, repo: TrackedRepo, claim: ClaimEvent, now: int) -> list[Command]:
         if not repo.active:
@@ -411,55 +435,6 @@ class Engine:
         commands: list[Command] = [ApplyRecord(state)]
         if len(repo.claims.ahead) > MAX_AHEAD:
             commands += self._resync(repo, "overflow")
-        return commands
-
-    def _account_event(
-        self, repo: TrackedRepo, event: AccountEvent, host: str | None, now: int
-    ) -> list[Command]:
-        if host is None or host == repo.pds:
-            return self._set_account(repo, event.active, event.status, confirmed=host is not None)
-        if repo.pds is not None and not repo.fetching:
-            if repo.refreshed_at is not None and now - repo.refreshed_at < REFRESH_INTERVAL:
-                self._suspect(repo, repo.refreshed_at)
-                return [Drop(repo.did, "wrong-host", f"from {host}")]
-            repo.refreshed_at = now
-        repo.account = (event, host)
-        return [] if repo.fetching else [self._fetch(repo, force=repo.pds is not None)]
-
-    def _judge_account(self, repo: TrackedRepo) -> list[Command]:
-        """Take, or refuse, what a host said of an account when it was not known to be the account's."""
-        if repo.account is None:
-            return []
-        (event, host), repo.account = repo.account, None
-        if host != repo.pds:
-            return [Drop(repo.did, "wrong-host", f"from {host}")]
-        return self._set_account(repo, event.active, event.status, confirmed=True)
-
-    def _set_account(
-        self, repo: TrackedRepo, active: bool, status: str | None, *, confirmed: bool
-    ) -> list[Command]:
-        ends = status == "deleted" and not active
-        if (repo.active, repo.status) == (active, status) and not (
-            ends and confirmed and repo.sync != "unknown"
-        ):
-            return []
-        was_active, repo.active, repo.status = repo.active, active, status
-        commands: list[Command] = [AccountStatus(repo.did, active, status)]
-        if not active:
-            self._waiting.clear(repo)
-            repo.claims.give_up()  # what was proven stays: no host that lags may be believed over it later
-            repo.busy = repo.resyncing = repo.resync_again = False
-            repo.overflowed = None
-            repo.sync = "desynchronized"
-            if ends and confirmed:
-                repo.rev = repo.data = None
-                repo.claims.clear()
-                repo.sync = "unknown"
-                commands.append(Purge(repo.did))
-            elif ends:
-                commands.append(ConfirmStatus(repo.did))
-        elif not was_active:
-            commands += self._resync(repo, "reactivated")
         return commands
 
     def _resync(self, repo: TrackedRepo, reason: ResyncReason) -> list[Command]:

@@ -14,7 +14,7 @@ import structlog
 
 from appview.ingest.claims import ClaimEvent
 from appview.ingest.errors import MalformedFrame
-from appview.ingest.frames import CommitEvent, SyncEvent, frame_seq, parse_frame
+from appview.ingest.frames import AccountEvent, CommitEvent, SyncEvent, frame_seq, parse_frame
 from appview.ingest.sieve import concerns
 from appview.ingest.stream import Letter
 from lexicons.ids import NAMESPACE
@@ -81,7 +81,7 @@ class Intake:
             log.exception("an event is given up", error=repr(error), bytes=len(frame))
             did = _did_of(frame)
             if did is not None:
-                await self._pipeline.carry_out(self._pipeline.engine.desynchronize(did))
+                await self._pipeline.carry_out(self._pipeline.engine.malformed(did, "broken", host))
 
     async def _letter(self, letter: Letter) -> None:
         """Take one message that was read already. Whatever is wrong with it, the next one comes."""
@@ -102,7 +102,7 @@ class Intake:
         try:
             event = parse_frame(frame)
         except MalformedFrame as error:
-            await self._malformed(error.did, str(error))
+            await self._malformed(error.did, str(error), host)
             return
         if event is None:
             self._pipeline.events["unknown"] += 1
@@ -115,12 +115,12 @@ class Intake:
         commands = pipeline.engine.receive(event, self._clock(), host)
         if commands:
             await pipeline.carry_out(commands)
-        elif isinstance(event, CommitEvent | SyncEvent | ClaimEvent):
+        elif isinstance(event, CommitEvent | SyncEvent | AccountEvent | ClaimEvent):
             pipeline.note(event.did)  # it waits
 
-    async def _malformed(self, did: Did | None, problem: str) -> None:
+    async def _malformed(self, did: Did | None, problem: str, host: str | None = None) -> None:
         self._pipeline.reject("malformed-frame", did, problem)
-        await self._pipeline.carry_out(self._pipeline.engine.malformed(did, problem))
+        await self._pipeline.carry_out(self._pipeline.engine.malformed(did, problem, host))
 
     async def _gap(self, source: str, gap: Gap) -> None:
         """Compare every repo with its host: something may have been lost here."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from appview.errors import AppviewError
+from appview.identity.resolver import ANY_KEPT, Freshness
 
 if TYPE_CHECKING:
     from appview.clock import Clock
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from appview.identity.resolver import Resolver
     from appview.ingest.pipeline import Pipeline
     from lexicons.syntax import Did
+
+NOW: Final = Freshness(believed=0)  # where the directory is away, that is the answer
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +54,7 @@ class LookUps:
         outcome: Exception | None = None
         identity = None
         try:
-            identity = await self._resolver.resolve(did, fresh=force)
+            identity = await self._resolver.resolve(did, fresh=force, freshness=NOW if force else ANY_KEPT)
         except AppviewError as error:
             outcome = error
             log.warning("identity cannot be resolved", did=did, error=str(error))

@@ -62,6 +62,7 @@ TICK_SECONDS: Final = 1.0
 MAX_CANDIDATES: Final = 5_000  # accounts that claim to declare a space and are not yet looked at
 LOGGED_REJECTS: Final = 20  # of each reason
 MAX_DETAIL: Final = 300  # characters
+_DOUBTFUL: Final = frozenset({"bad-signature", "wrong-host"})
 _ORDINARY: Final = frozenset({"old-rev", "account-inactive"})
 _CONFIG_PATH: Final = f"{CONFIG}/{CONFIG_RKEY}"
 
@@ -161,6 +162,8 @@ class Pipeline:
                     await self._untracked(did, event)
                 case Drop(did, reason, detail):
                     self.reject(reason, did, detail)
+                    if reason in _DOUBTFUL:
+                        self.note(did)  # it may turn out to have been true
                 case _:
                     assert_never(command)
 
@@ -264,6 +267,7 @@ class Pipeline:
             else "unknown",
             row.status == "active",
             None if row.status == "active" else row.status,
+            pds=row.pds,
         )
         await self.carry_out(self.engine.track(row.did, state))
         if row.status != "active":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from appview.identity.keys import PublicKey
     from appview.ingest.commands import SyncState
+    from appview.ingest.errors import Rejected
     from appview.ingest.frames import AccountEvent
     from lexicons.syntax import Did
 
@@ -21,6 +22,16 @@ RepoNews = CommitEvent | SyncEvent
 
 HEAVY_OPS: Final = 20  # ours: operations that take about 4 ms to be proven and judged
 HEAVY_BYTES: Final = 200_000  # ours: blocks that take about as long to be hashed and read at worst
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """An event that is judged once the document was looked at. `certain`: it is looked at for its sake."""
+
+    event: RepoNews
+    host: str | None
+    error: Rejected
+    certain: bool
 
 
 @dataclass(slots=True)
@@ -33,16 +44,18 @@ class TrackedRepo:
     sync: SyncState
     active: bool
     status: str | None
+    pds: str | None = None  # as the document says, or said when this program last ran
     key: PublicKey | None = None
-    pds: str | None = None
     resolved_at: int = 0  # when key and PDS were told
     awaits_identity: bool = False  # commits wait for a document
     fetching: bool = False  # a `FetchIdentity` is not answered yet
-    fetch_again: bool = False  # the document changed while it was fetched
+    fetch_again: bool = False  # the document changed while it was fetched for the first time
     identity_failures: int = 0
     refreshed_at: int | None = None  # the last forced refresh
+    doubtful: bool = False  # the document is said to have changed, and is looked at when it may be
     looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
-    suspected: bool = False  # a signature was refused without a refresh; look again when it is due
+    suspected: bool = False  # what was refused, or applied, may be otherwise under a newer document
+    strays: set[str] = field(default_factory=set)  # hosts whose news was refused, if the account moved there
     busy: bool = False  # what waits first is heavy and has its turn still to come
     resyncing: bool = False
     resync_again: bool = False  # something was lost while the repo was fetched
@@ -50,19 +63,27 @@ class TrackedRepo:
     waiting: deque[tuple[RepoNews, str | None]] = field(default_factory=deque)
     waiting_bytes: int = 0
     overflowed: str | None = None  # the highest rev that could not wait
-    retried: RepoNews | None = None  # the event for whose sake the identity was refreshed
+    aside: deque[Doubted] = field(default_factory=deque)
+    aside_bytes: int = 0
     claims: Claims = field(default_factory=Claims)
-    account: tuple[AccountEvent, str] | None = None  # of a host that may be the account's by now
+    words: dict[str, AccountEvent] = field(default_factory=dict)  # of hosts that may be the account's by now
+    hidden_by: str | None = None  # a host that was the account's, when this is not known any more
 
     @property
     def undecided(self) -> bool:
         return (
-            bool(self.waiting) or self.overflowed is not None or self.suspected or bool(self.claims.proving)
+            bool(self.waiting or self.aside or self.strays or self.words or self.claims.proving)
+            or self.overflowed is not None
+            or self.suspected
         )
 
     @property
     def blocked(self) -> bool:
         return self.awaits_identity or self.resyncing or self.busy
+
+    def is_foreign(self, host: str | None) -> bool:
+        """Tell whether a host that speaks for itself is, as far as is known, not the account's."""
+        return host is not None and self.pds is not None and host != self.pds
 
 
 def size_of(event: RepoNews) -> int:

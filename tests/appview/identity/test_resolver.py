@@ -11,12 +11,14 @@ from appview.errors import AppviewError
 from appview.http.client import Answer, HttpClient
 from appview.http.errors import FetchError
 from appview.identity.errors import IdentityError
+from appview.identity.keys import PublicKey
 from appview.identity.resolver import (
     FAILURE_AGE,
     FORCE_INTERVAL,
     MAX_AGE,
     MAX_RUNNING,
     WEB_CONCURRENCY,
+    Freshness,
     Resolver,
     document_url,
 )
@@ -261,3 +263,69 @@ async def test_an_answer_from_before_a_change_is_not_kept(
     new = await world.resolver.resolve(world.did)
     assert new.key != old.key
     assert (await world.resolver.resolve(world.did)).key == new.key
+
+
+async def test_a_change_that_is_told_again_and_again_is_looked_at_once_a_minute(world: World) -> None:
+    for _ in range(100):
+        await world.resolver.resolve(world.did)
+        world.resolver.forget(world.did)
+        await world.resolver.resolve(world.did, fresh=True)
+    assert world.asked <= 2
+    world.clock.micros += FORCE_INTERVAL - 1
+    await world.resolver.resolve(world.did)
+    assert world.asked <= 2
+    world.clock.micros += 1
+    world.network.rotate_key(world.account, K256())
+    for _ in range(100):
+        identity = await world.resolver.resolve(world.did)  # what was told within the minute is still owed
+        world.resolver.forget(world.did)
+    assert identity.key == PublicKey.from_did_key(world.account.key.did_key)
+    assert world.asked <= 3
+
+
+async def test_a_change_told_while_it_is_asked_for_again_is_looked_at_when_the_minute_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.resolver.resolve(world.did, fresh=True)
+    world.clock.micros += FORCE_INTERVAL
+    fetched, gate = asyncio.Event(), asyncio.Event()
+    fetch = world.resolver._fetch
+
+    async def slow(did: Did) -> Identity:
+        identity = await fetch(did)
+        fetched.set()
+        await gate.wait()
+        return identity
+
+    monkeypatch.setattr(world.resolver, "_fetch", slow)
+    early = asyncio.create_task(world.resolver.resolve(world.did, fresh=True))
+    await fetched.wait()
+    world.network.rotate_key(world.account, K256())
+    world.resolver.forget(world.did)
+    gate.set()
+    old = await early
+    assert (await world.resolver.resolve(world.did)).key == old.key
+    world.clock.micros += FORCE_INTERVAL
+    assert (await world.resolver.resolve(world.did)).key != old.key
+
+
+async def test_who_believes_nothing_older_is_told_that_the_directory_is_away(world: World) -> None:
+    known = await world.resolver.resolve(world.did)
+    world.network.plc.fail_with = 503
+    assert await world.resolver.resolve(world.did, fresh=True) == known
+    for _ in range(2):  # within the minute nobody is asked again, and the answer is the same
+        with pytest.raises(FetchError):
+            await world.resolver.resolve(world.did, fresh=True, freshness=Freshness(believed=0))
+    assert await world.resolver.resolve(world.did) == known
+    assert world.asked == 2
+
+
+async def test_a_clock_that_was_put_back_makes_no_answer_hold_for_ever(world: World) -> None:
+    world.clock.micros += 365 * MAX_AGE
+    await world.resolver.resolve(world.did, fresh=True)
+    world.clock.micros -= 365 * MAX_AGE
+    world.network.plc.fail_with = 503
+    with pytest.raises(FetchError):
+        await world.resolver.resolve(world.did)
+    world.network.plc.fail_with = None
+    assert await world.resolver.resolve(world.did, fresh=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.clock import now
 from lexicons.syntax import Did
 from tests.appview.ingest.world import World
 from tests.network.synthetic import Network
@@ -187,6 +188,8 @@ async def test_a_host_that_does_not_tell_its_rev_is_asked_for_the_repo(world: Wo
 
 
 async def test_a_handle_is_noted_when_it_is_verified_and_follows_a_change(world: World) -> None:
+    later = 0
+    world.clock = lambda: now() + later
     async with world.running():
         alice, space = world.authority()
         await world.until_declared(space)
@@ -205,6 +208,7 @@ async def test_a_handle_is_noted_when_it_is_verified_and_follows_a_change(world:
         claimed = alice.document() | {"alsoKnownAs": ["at://somebody-else.test"]}
         world.network.plc.override[alice.did] = claimed
         world.network.announce_identity(alice)
+        later = 61_000_000  # documents are looked at once a minute
 
         async def none() -> bool:
             return await handle() is None

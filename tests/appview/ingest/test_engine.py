@@ -23,15 +23,9 @@ from appview.ingest.commands import (
     Resync,
     Untracked,
 )
-from appview.ingest.engine import (
-    IDENTITY_RETRY,
-    MAX_IDENTITY_AGE,
-    MAX_IDENTITY_RETRY,
-    REFRESH_INTERVAL,
-    SECOND,
-    Engine,
-)
+from appview.ingest.engine import MAX_IDENTITY_AGE, Engine
 from appview.ingest.frames import parse_frame
+from appview.ingest.refreshes import IDENTITY_RETRY, MAX_IDENTITY_RETRY, REFRESH_INTERVAL, SECOND
 from appview.ingest.waiting import MAX_WAITING_BYTES, MAX_WAITING_EVENTS
 from lexicons.syntax import Did
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Draft, error_frame, info_frame
@@ -241,16 +235,48 @@ def test_after_an_identity_message_commits_wait_for_the_new_document() -> None:
     stolen = desk.draft()  # signed by the old key
     assert desk.receive(stolen) == []
     desk.account.key = K256()
-    assert only(desk.resolve(), FetchIdentity).force
     assert only(desk.resolve(), Drop).reason == "bad-signature"
 
 
-def test_an_identity_that_changes_while_it_is_fetched_is_fetched_again() -> None:
+def test_an_identity_that_changes_while_it_is_fetched_for_the_first_time_is_fetched_again_at_once() -> None:
+    desk = Desk()
+    state = desk.engine.state(desk.did)
+    desk.engine.untrack(desk.did)
+    desk.engine.track(desk.did, state)
+    assert not only(desk.receive(desk.draft()), FetchIdentity).force
+    assert reasons(desk.receive(desk.account.identity_frame(1))) == [("IdentityChanged", None)]
+    assert only(desk.resolve(), FetchIdentity).force
+    assert applied(desk.resolve()) == ["r4"]
+
+
+def test_an_identity_that_changes_again_within_the_minute_is_fetched_when_that_is_over() -> None:
     desk = Desk()
     desk.receive(desk.account.identity_frame(1))
-    assert reasons(desk.receive(desk.account.identity_frame(2))) == [("IdentityChanged", None)]
-    assert only(desk.resolve(), FetchIdentity).force
+    for number in range(2, 100):
+        assert reasons(desk.receive(desk.account.identity_frame(number))) == [("IdentityChanged", None)]
     assert desk.resolve() == []
+    assert applied(desk.receive(desk.draft())) == ["r4"]  # nothing waits for the second look
+    assert desk.engine.tick(desk.now + REFRESH_INTERVAL - 1) == []
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    assert desk.engine.tick(desk.now) == []
+    assert applied(desk.receive(desk.draft())) == ["r5"]
+    assert desk.resolve() == []
+    assert desk.engine.tick(desk.now + 10 * REFRESH_INTERVAL) == []
+
+
+def test_what_was_applied_before_a_look_that_was_owed_is_made_good_where_the_key_has_changed() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1))
+    desk.resolve()
+    desk.receive(desk.account.identity_frame(2))
+    assert applied(desk.receive(desk.draft())) == ["r4"]  # perhaps by a key that was stolen
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.undecided
+    desk.account.key = K256()
+    desk.now += REFRESH_INTERVAL
+    desk.engine.tick(desk.now)
+    assert only(desk.resolve(), Resync).reason == "moved"
 
 
 def test_an_identity_that_cannot_be_had_is_asked_for_again_ever_more_rarely() -> None:
@@ -415,7 +441,8 @@ def test_an_account_is_ended_by_its_own_host_alone() -> None:
     _, purge = desk.engine.account_confirmed(desk.did, active=False, status="deleted")
     assert isinstance(purge, Purge)
     assert desk.engine.account_confirmed(desk.did, active=False, status="deleted") == []
-    assert desk.engine.state(desk.did) == RepoState(None, None, "unknown", False, "deleted")
+    gone = RepoState(None, None, "unknown", False, "deleted", pds=desk.account.pds)
+    assert desk.engine.state(desk.did) == gone
 
 
 def test_an_account_that_was_not_deleted_after_all_is_back() -> None:
@@ -441,7 +468,11 @@ def test_another_host_says_nothing_of_an_account() -> None:
     frame = desk.account.account_frame(1)
     assert only(desk.receive(frame, "https://other.example.com"), FetchIdentity).force
     assert only(desk.resolve(), Drop).reason == "wrong-host"
-    assert only(desk.receive(frame, "https://other.example.com"), Drop).reason == "wrong-host"
+    for _ in range(100):  # within the minute it is neither believed nor looked into
+        assert desk.receive(frame, "https://other.example.com") == []
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    assert only(desk.resolve(), Drop).reason == "wrong-host"
     state = desk.engine.state(desk.did)
     assert state is not None and state.active
 

@@ -36,9 +36,10 @@ from appview.ingest.commands import (
     Untracked,
 )
 from appview.ingest.commits import ProvenRecord
-from appview.ingest.engine import REFRESH_INTERVAL, SECOND, Engine
+from appview.ingest.engine import Engine
 from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import parse_frame
+from appview.ingest.refreshes import REFRESH_INTERVAL, SECOND
 from appview.ingest.sieve import concerns
 from appview.ingest.snapshots import prove_repo
 from appview.ingest.waiting import MAX_WAITING_TOTAL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 
 
 class Directory(Serving):
-    """Answers with each account's present document. Knobs: `override`, `fail_with`, `gone`."""
+    """Answers with each account's present document. Knobs: `override`, `fail_with`, `delay`, `gone`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.accounts: dict[str, Account] = {}
         self.override: dict[str, Any] = {}  # DID -> a document, or raw bytes, to answer instead
         self.fail_with: int | None = None  # answer everything with this status
+        self.delay = 0.0  # seconds before each answer
         self.gone: set[str] = set()  # DIDs that are tombstoned: 410
         self.requests: Counter[str] = Counter()
 
@@ -34,6 +36,7 @@ class Directory(Serving):
     async def _document(self, request: web.Request) -> web.Response:
         did = request.match_info["did"]
         self.requests[did] += 1
+        await asyncio.sleep(self.delay)
         if self.fail_with is not None:
             return web.json_response({"message": "failing on request"}, status=self.fail_with)
         if did in self.override:

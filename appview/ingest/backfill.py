@@ -138,7 +138,7 @@ class Backfill:
     async def _job(self, did: Did, busy: set[Did]) -> None:
         attempt, turn = self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]
         try:
-            if not await self._is_hidden(did, attempt, turn) and not await self._is_unchanged(did, attempt):
+            if not await self._is_hidden(did, attempt, turn):
                 async with AsyncExitStack() as stack:
                     async with self._fetcher.fetch(did) as repo:
                         # Waited for with the repo's place among all that are fetched: where a disk is slow,
@@ -208,38 +208,6 @@ class Backfill:
                 await pipeline.account(did, active=False, status=status)
                 self.failed(did, RepoInactive(did, status))
         return True
-
-    async def _is_unchanged(self, did: Did, attempt: int) -> bool:
-        """Tell whether a repo of which events may have been lost is where it was; then it is not fetched."""
-        pipeline = self._pipeline
-        if pipeline.reasons.get(did) != "gap" or not self._is_comparable(did):
-            return False
-        try:
-            rev = await self._fetcher.latest_rev(did)
-        except HttpStatusError as error:
-            if error.temporary and error.status != 501:
-                raise
-            return False  # a host that does not answer this may still give the repo
-        async with pipeline.lock:
-            state = pipeline.engine.state(did)
-            if state is None or state.data is None or state.rev != rev or not self._is_comparable(did):
-                return False
-            if not pipeline.engine.is_current(did, attempt):
-                return False
-            commands = pipeline.engine.resynced(did, rev, state.data, self._clock(), attempt)
-            pipeline.note(did, error=None, attempts=0, retry_at=None)
-            await pipeline.carry_out(commands)
-        self.outcomes["unchanged"] += 1
-        return True
-
-    def _is_comparable(self, did: Did) -> bool:
-        state = self._pipeline.engine.state(did)
-        return (
-            state is not None
-            and state.data is not None
-            and state.ahead is None
-            and not self._pipeline.pending.spaces(did)
-        )
 
     def failed(self, did: Did, error: Exception) -> None:
         """Note why an account's host was of no use, and when to ask it again. The lock is held."""

@@ -149,6 +149,16 @@ class Engine:
         repo = self._repos.get(did)
         return [] if repo is None or not repo.active else self._resync(repo, reason)
 
+    def doubt(self, did: Did) -> None:
+        """Take note that news of a repo may have been lost: whether it was is being found out."""
+        if did in self._repos:
+            self._repos[did].incomplete = True
+
+    def trust(self, did: Did) -> None:
+        """Take note that no news was lost."""
+        if did in self._repos:
+            self._repos[did].incomplete = False
+
     # Events
 
     def receive(self, event: Event | ClaimEvent, now: int, host: str | None = None) -> list[Command]:

@@ -129,11 +129,12 @@ class RepoFetcher:
 
         return await self._ask(did, work)
 
-    async def latest_rev(self, did: Did) -> str:
-        """Ask for the repo's present rev, which is its host's word alone; raise `AppviewError`."""
+    async def latest_rev(self, did: Did, *, reserve: float = 0.0) -> str:
+        """Ask for the repo's present rev, which is its host's word alone; raise `AppviewError`. `reserve`: so
+        many requests of the host's budget are left to others."""
 
         async def work(pds: str, _identity: Identity) -> str:
-            answer = await self._json(pds, "getLatestCommit", did=did)
+            answer = await self._json(pds, "getLatestCommit", reserve, did=did)
             rev = answer.get("rev")
             if type(rev) is not str or not Tid.is_valid(rev):
                 raise FetchError(f"{pds} names no rev of {did}", temporary=False)
@@ -227,8 +228,8 @@ class RepoFetcher:
         async with self._reading:
             return await asyncio.to_thread(reader.finish, self._clock())
 
-    async def _json(self, host: str, method: str, **parameters: str) -> dict[str, Any]:
-        async with self._hosts.place(host, "record"):
+    async def _json(self, host: str, method: str, reserve: float = 0.0, **parameters: str) -> dict[str, Any]:
+        async with self._hosts.place(host, "record", reserve=reserve):
             answer = await self._client.get(_url(host, method, **parameters), accept="application/json")
         try:
             value = json.loads(answer.body)

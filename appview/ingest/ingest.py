@@ -21,6 +21,7 @@ from appview.ingest.engine import Engine
 from appview.ingest.feeds import Feed
 from appview.ingest.fetch import RepoFetcher
 from appview.ingest.frames import frame_time
+from appview.ingest.gaps import Gaps
 from appview.ingest.hosts import Hosts
 from appview.ingest.intake import Intake
 from appview.ingest.lookups import LookUps
@@ -114,6 +115,16 @@ class Ingest:
         self._pipeline.wanted = self._backfill.want
         self._pipeline.purge = self._reconciler.purge
         self._pipeline.stranger = self._reconciler.notice
+        lines = [parse_source(line) for line in settings.source]
+        self._gaps = Gaps(
+            self._pipeline,
+            fetcher,
+            self._backfill.outcomes,
+            frozenset(line.host for line in lines if line.host is not None),
+            random=rng,
+            sleep=sleep,
+        )
+        self._intake.gap = self._gaps.found
         self._prover = Prover(fetcher, self._pipeline, self._backfill, random=rng, sleep=sleep)
         self._pipeline.prove = self._prover.want
         self._feeds = [
@@ -128,7 +139,7 @@ class Ingest:
                 random=rng,
                 sleep=sleep,
             )
-            for line in map(parse_source, settings.source)
+            for line in lines
         ]
         # Where registration is closed, every authority is known by name.
         origins = dict.fromkeys(feed.line.discover for feed in self._feeds if open_registration)
@@ -162,17 +173,16 @@ class Ingest:
 
     async def _run(self) -> None:
         async with self._client, asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(part.run(), name=type(part).__name__)
-                for part in (
-                    self._committer,
-                    self._look_ups,
-                    self._pipeline,
-                    self._turns,
-                    self._backfill,
-                    self._prover,
-                )
-            ]
+            parts = (
+                self._committer,
+                self._look_ups,
+                self._pipeline,
+                self._turns,
+                self._backfill,
+                self._gaps,
+                self._prover,
+            )
+            tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
             async with self._pipeline.lock:
                 await self._committer.insist(self._reconciler.reconcile)
             tasks.append(group.create_task(self._reconciler.run(), name="Reconciler"))
@@ -201,6 +211,7 @@ class Ingest:
                 "accounts": dict(Counter(row.status for row in self._pipeline.rows.values())),
                 "synchronized": sum(row.sync_state == "synchronized" for row in self._pipeline.rows.values()),
                 "to fetch": self._backfill.waiting,
+                "to compare": self._gaps.waiting,
                 "fetches": dict(self._backfill.outcomes),
                 "proofs": dict(self._prover.outcomes),
                 "to prove": self._prover.waiting,

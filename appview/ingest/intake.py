@@ -20,6 +20,8 @@ from appview.ingest.stream import Letter
 from lexicons.ids import NAMESPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from appview.clock import Clock
     from appview.ingest.committer import Committer
     from appview.ingest.frames import Event
@@ -35,10 +37,11 @@ log = structlog.get_logger(__name__)
 
 
 class Intake:
-    """Hands what sources bring to the pipeline."""
+    """Hands what sources bring to the pipeline. `gap(source, host, gap)` is called where one may be."""
 
     def __init__(self, pipeline: Pipeline, committer: Committer, clock: Clock) -> None:
         self.taken: dict[str, tuple[int, Item]] = {}  # when a source's last event was taken, and what it was
+        self.gap: Callable[[str, str | None, Gap], None] = lambda _source, _host, _gap: None
         self._pipeline = pipeline
         self._committer = committer
         self._clock = clock
@@ -65,7 +68,7 @@ class Intake:
                 case Letter():
                     await self._letter(item)
                 case _:
-                    await self._gap(source, item)
+                    self.gap(source, host, item)
         last = next(((seq, item) for item in reversed(taken) if (seq := _seq(item)) is not None), None)
         if last is not None:
             self._committer.reached(source, last[0])
@@ -121,15 +124,6 @@ class Intake:
     async def _malformed(self, did: Did | None, problem: str, host: str | None = None) -> None:
         self._pipeline.reject("malformed-frame", did, problem)
         await self._pipeline.carry_out(self._pipeline.engine.malformed(did, problem, host))
-
-    async def _gap(self, source: str, gap: Gap) -> None:
-        """Compare every repo with its host: something may have been lost here."""
-        pipeline = self._pipeline
-        log.warning("events may be missing", source=source, reason=gap.reason, repos=len(pipeline.rows))
-        for did, row in list(pipeline.rows.items()):
-            await pipeline.carry_out(pipeline.engine.desynchronize(did, "gap"))
-            if row.status != "active":  # it may have come back unheard
-                pipeline.ask_status(did)
 
 
 def _seq(item: Item) -> int | None:

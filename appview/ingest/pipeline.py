@@ -278,6 +278,11 @@ class Pipeline:
         self.note(did, retry_at=self._clock() if due is None else due)
         self.wanted(did)
 
+    def ask_status_later(self, did: Did) -> None:
+        """Note that the account's own host is to be asked for its status soon, after a restart too. The lock
+        is held."""
+        self.note(did, retry_at=self._clock())
+
     def unfollow(self, did: Did) -> None:
         """Forget a repo. The lock is held."""
         self.engine.untrack(did)

@@ -56,6 +56,7 @@ class TrackedRepo:
     looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
     suspected: bool = False  # what was refused, or applied, may be otherwise under a newer document
     strays: set[str] = field(default_factory=set)  # hosts whose news was refused, if the account moved there
+    incomplete: bool = False  # a source may have lost news of it
     busy: bool = False  # what waits first is heavy and has its turn still to come
     resyncing: bool = False
     resync_again: bool = False  # something was lost while the repo was fetched
@@ -75,6 +76,7 @@ class TrackedRepo:
             bool(self.waiting or self.aside or self.strays or self.words or self.claims.proving)
             or self.overflowed is not None
             or self.suspected
+            or self.incomplete
         )
 
     @property

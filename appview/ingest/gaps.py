@@ -1,0 +1,196 @@
+"""Where a source may have lost events: the repos that rely on it are compared with their hosts.
+
+A host is asked for a repo's present rev, its word alone. The chain of commits has no holes, so a repo that
+has come as far has lost nothing; one that does not get there in a few seconds is fetched whole.
+
+Invariants:
+- A gap concerns only repos for which no other source speaks: those of its host, for a PDS; those whose host
+  is no source itself, for all others.
+- A source has its repos compared at most once a minute, however many gaps it has; a later one is owed.
+- Nothing waits while repos are compared: they are noted as not synchronized, before the cursor passes the
+  gap, and go on. Each host is asked for one after another, and a part of its budget is left to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from appview.errors import AppviewError
+from appview.http.errors import FetchError, HttpStatusError
+from appview.ingest.backoff import Backoff
+from appview.ingest.errors import RepoInactive
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from appview.ingest.backoff import Random
+    from appview.ingest.fetch import RepoFetcher
+    from appview.ingest.pipeline import Pipeline
+    from appview.ingest.stream import Gap
+    from lexicons.syntax import Did
+
+INTERVAL: Final = 60.0  # seconds, ours: between two comparisons for the sake of one source
+GRACE: Final = 3.0  # seconds, ours: what is on its way arrives meanwhile
+TICK: Final = 0.5  # seconds
+RESERVE: Final = 100.0  # requests of a host's budget that are left to proofs and repos
+RETRY: Final = Backoff(base=2.0, cap=600.0)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Source:
+    host: str | None
+    quiet_until: float
+    owed: bool = False
+
+
+class Gaps:
+    """Compares repos. `hosts`: the PDSes that are sources themselves. `run` must be running."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        fetcher: RepoFetcher,
+        outcomes: Counter[str],
+        hosts: frozenset[str],
+        *,
+        random: Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._pipeline = pipeline
+        self._fetcher = fetcher
+        self._outcomes = outcomes
+        self._sources_of_their_own = hosts
+        self._random = random
+        self._sleep = sleep
+        self._sources: dict[str, _Source] = {}
+        self._queues: dict[str, dict[Did, None]] = {}  # by host, each with a task
+        self._late: dict[Did, tuple[float, str]] = {}  # when a repo should have come how far
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many repos are to be compared."""
+        return sum(map(len, self._queues.values())) + len(self._late)
+
+    def found(self, name: str, host: str | None, gap: Gap) -> None:
+        """Take note of a gap in a source; `host`: the PDS that it is. The lock is held."""
+        now = asyncio.get_running_loop().time()
+        source = self._sources.setdefault(name, _Source(host, now))
+        if source.owed:
+            return
+        concerned = self._concerned(host)
+        for did in concerned:  # whether or not it is compared at once, a crash must not forget it
+            self._pipeline.engine.doubt(did)
+            active = self._pipeline.rows[did].status == "active"
+            self._pipeline.note(did) if active else self._pipeline.ask_status_later(did)
+        if now < source.quiet_until:
+            source.owed = True
+            return
+        log.warning("events may be missing", source=name, reason=gap.reason, repos=len(concerned))
+        self._begin(source, concerned, now)
+
+    def _concerned(self, host: str | None) -> list[Did]:
+        rows = self._pipeline.rows
+        if host is not None:
+            return [did for did, row in rows.items() if row.pds in (host, None)]
+        return [did for did, row in rows.items() if row.pds not in self._sources_of_their_own]
+
+    def _begin(self, source: _Source, concerned: Iterable[Did], now: float) -> None:
+        source.owed, source.quiet_until = False, now + INTERVAL
+        if self._group is None:
+            raise RuntimeError("gaps are not looked into")
+        for did in concerned:
+            host = self._pipeline.rows[did].pds or ""
+            if host not in self._queues:
+                self._queues[host] = {}
+                self._group.create_task(self._keep(host), name=f"repos at {host}")
+            self._queues[host][did] = None
+
+    async def run(self) -> None:
+        """Compare, until cancelled."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            while True:
+                await asyncio.sleep(TICK)
+                now = loop.time()
+                owed = [each for each in self._sources.values() if each.owed and each.quiet_until <= now]
+                late = [did for did, (due, _) in self._late.items() if due <= now]
+                if not owed and not late:
+                    continue
+                async with self._pipeline.lock:
+                    for source in owed:
+                        self._begin(source, self._concerned(source.host), now)
+                    for did in late:
+                        _, rev = self._late.pop(did)
+                        if not self._has_come_to(did, rev):
+                            await self._fetch(did)
+
+    async def _keep(self, host: str) -> None:
+        """Ask a host for one repo after another, until there is none."""
+        queue, failures = self._queues[host], 0
+        while queue:
+            did = next(iter(queue))
+            del queue[did]
+            try:
+                await self._compare(did)
+                failures = 0
+            except Exception as error:  # no host, however broken, may end the program
+                if not isinstance(error, AppviewError):
+                    log.exception("a comparison breaks the program", did=did)
+                if not isinstance(error, FetchError) or not _is_worth_waiting_for(error):
+                    async with self._pipeline.lock:
+                        await self._fetch(did)  # which says what is wrong, or may do all the same
+                    continue
+                queue[did] = None
+                failures += 1
+                wait = max(RETRY.seconds(failures, self._random), error.retry_after_seconds or 0.0)
+                log.warning("repos cannot be compared", host=host, error=str(error), retry_in=round(wait))
+                await self._sleep(min(wait, RETRY.cap))
+        del self._queues[host]
+
+    async def _compare(self, did: Did) -> None:
+        pipeline = self._pipeline
+        state = pipeline.engine.state(did)
+        if state is None:
+            return
+        if not state.active:  # it may have come back unheard
+            async with pipeline.lock:
+                if did in pipeline.rows:
+                    pipeline.ask_status(did)
+            return
+        try:
+            rev = await self._fetcher.latest_rev(did, reserve=RESERVE)
+        except RepoInactive as error:
+            async with pipeline.lock:
+                await pipeline.account(did, active=False, status=error.status)
+            return
+        async with pipeline.lock:
+            if not self._has_come_to(did, rev):
+                self._late[did] = (asyncio.get_running_loop().time() + GRACE, rev)
+
+    def _has_come_to(self, did: Did, rev: str) -> bool:
+        """Take note of a repo that has lost nothing. The lock is held."""
+        state = self._pipeline.engine.state(did)
+        if state is not None and (state.rev is None or state.rev < rev):
+            return False
+        self._pipeline.engine.trust(did)
+        self._pipeline.note(did)
+        self._outcomes["unchanged"] += 1
+        return True
+
+    async def _fetch(self, did: Did) -> None:
+        self._pipeline.engine.trust(did)  # as soon as it is fetched
+        await self._pipeline.carry_out(self._pipeline.engine.desynchronize(did, "gap"))
+
+
+def _is_worth_waiting_for(error: FetchError) -> bool:
+    """Tell whether a host may answer later. One that lacks the method may still give the repo."""
+    return error.temporary and not (isinstance(error, HttpStatusError) and error.status == 501)

@@ -26,11 +26,13 @@ class Occasional:
     def due(self, key: Hashable, now: int, count: int = 1) -> int | None:
         """Count something; give how often it happened since it was last told if it is to be told now."""
         known = self._said.get(key)
-        if known is not None and now - known[0] < self._interval:
+        if known is not None and 0 <= now - known[0] < self._interval:
             self._said[key] = (known[0], known[1] + count)
             return None
         if known is None and len(self._said) >= self._max_keys:
-            self._said = {each: said for each, said in self._said.items() if now - said[0] < self._interval}
+            self._said = {
+                each: said for each, said in self._said.items() if 0 <= now - said[0] < self._interval
+            }
             if len(self._said) >= self._max_keys:
                 return None
         self._said[key] = (now, 0)

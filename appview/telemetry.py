@@ -77,6 +77,8 @@ class Rates:
     def sample(self, now: int, status: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         """Take a sample and give the rates; what does not happen is left out."""
         totals = {name: dict(status[name]) for name in _COUNTED}
+        if self._samples and self._samples[-1][0] > now:  # the clock was put back
+            self._samples.clear()
         self._samples.append((now, totals))
         while len(self._samples) > 2 and now - self._samples[0][0] > RATE_SECONDS * SECOND:
             self._samples.popleft()

@@ -161,7 +161,7 @@ class Callers:
         now = self._clock()
         if row.expires_at is not None and row.expires_at <= now:
             raise CredentialRefused("AuthenticationRequired", "the token has expired")
-        if now - self._used_saved.get(identifier, row.last_used_at or 0) >= LAST_USED_STEP:
+        if not 0 <= now - self._used_saved.get(identifier, row.last_used_at or 0) < LAST_USED_STEP:
             self._used[identifier] = self._used_saved[identifier] = now
         return Token(row.name)
 

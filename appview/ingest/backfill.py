@@ -56,6 +56,19 @@ class _Overtaken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class _Due:
+    """When a wait is over, by the clock or by the event loop's time, whichever is sooner: the clock may have
+    been ahead when the wait began, and the machine asleep since."""
+
+    at: int  # microseconds since 1970
+    by: float  # seconds of the event loop
+
+    def left(self, now: int, loop_now: float) -> float:
+        """Give how long it still is, in seconds."""
+        return min((self.at - now) / _SECOND, self.by - loop_now)
+
+
+@dataclass(frozen=True, slots=True)
 class _Handed:
     """A repo on its way to the disk: what it means, by what marks, and the spaces that it fills."""
 
@@ -90,7 +103,7 @@ class Backfill:
         self._clock = clock
         self._random = random
         self._retry = retry
-        self._due: dict[Did, int] = {}
+        self._due: dict[Did, _Due] = {}
         self._running: set[Did] = set()
         self._asking: set[Did] = set()  # for the status of a hidden account, whatever fetch is on its way
         self._unwritten = asyncio.Semaphore(MAX_UNWRITTEN)
@@ -104,21 +117,25 @@ class Backfill:
     def want(self, did: Did) -> None:
         """Ask for a repo: now, or when the wait after its last failure is over."""
         row, state = self._pipeline.rows.get(did), self._pipeline.engine.state(did)
-        due = self._clock()
+        wait = 0.0
         if row is not None and row.retry_at is not None:
-            due = min(row.retry_at, due + int(MAX_RETRY_AFTER * _SECOND))  # the clock may have jumped
+            wait = min((row.retry_at - self._clock()) / _SECOND, MAX_RETRY_AFTER)  # the clock may have jumped
         elif state is not None and not state.active:
-            due += int(INACTIVE_SECONDS * _SECOND)  # its host, or a relay, has just said so
-        self._due[did] = min(due, self._due.get(did, due))
+            wait = INACTIVE_SECONDS  # its host, or a relay, has just said so
+        due, known = self._in(wait), self._due.get(did)
+        self._due[did] = due if known is None else _Due(min(due.at, known.at), min(due.by, known.by))
         self._news.set()
+
+    def _in(self, seconds: float) -> _Due:
+        return _Due(self._clock() + int(seconds * _SECOND), asyncio.get_running_loop().time() + seconds)
 
     async def run(self) -> None:
         """Start what is due, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._news.clear()
-                now = self._clock()
-                for did in [did for did, due in self._due.items() if due <= now]:
+                now, loop_now = self._clock(), asyncio.get_running_loop().time()
+                for did in [did for did, due in self._due.items() if due.left(now, loop_now) <= 0]:
                     busy = self._lane(did)
                     if did in busy:
                         continue
@@ -126,7 +143,7 @@ class Backfill:
                     busy.add(did)
                     group.create_task(self._job(did, busy), name=f"repo of {did}")
                 later = [due for did, due in self._due.items() if did not in self._lane(did)]
-                wait = min([MAX_SLEEP, *((due - now) / _SECOND for due in later)])
+                wait = min([MAX_SLEEP, *(due.left(now, loop_now) for due in later)])
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(wait, 0.0)):
                         await self._news.wait()
@@ -222,13 +239,12 @@ class Backfill:
             wait = max(wait, min(error.retry_after_seconds, MAX_RETRY_AFTER))
         elif isinstance(error, FetchError) and not error.temporary:
             wait = max(wait, self._retry.seconds(attempts + 4, self._random))
-        retry_at = self._clock() + int(wait * _SECOND)
+        due = self._due[did] = self._in(wait)
         self.outcomes[f"failed: {type(error).__name__}"] += 1
         log.warning(
             "repo cannot be fetched", did=did, error=str(error), attempts=attempts, retry_in=round(wait)
         )
-        self._pipeline.note(did, error=str(error)[:500], attempts=attempts, retry_at=retry_at)
-        self._due[did] = retry_at
+        self._pipeline.note(did, error=str(error)[:500], attempts=attempts, retry_at=due.at)
 
     def _is_hopeless(self, did: Did, error: Exception) -> bool:
         """Tell whether to give up on an account of which nobody speaks but a message that proves nothing."""

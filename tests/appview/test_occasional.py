@@ -22,3 +22,10 @@ def test_only_so_many_things_are_told_in_one_interval() -> None:
     assert [said.due(name, 0) for name in "abc"] == [1, 1, None]
     assert said.due("c", INTERVAL) == 1
     assert len(said._said) == 1
+
+
+def test_what_was_told_while_the_clock_was_ahead_silences_nothing() -> None:
+    occasional = Occasional(max_keys=1)
+    assert occasional.due("a", 1_000 * INTERVAL) == 1
+    assert occasional.due("a", 0) == 1
+    assert occasional.due("b", INTERVAL) == 1

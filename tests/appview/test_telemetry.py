@@ -123,6 +123,18 @@ def test_rates_are_those_of_the_last_minute() -> None:
     assert last["events"] == {}
 
 
+def test_rates_go_on_after_the_clock_was_put_back() -> None:
+    def status(count: int) -> dict[str, Any]:
+        return {"events": {"CommitEvent": count}, "rejects": {}, "records": {}}
+
+    rates = Rates()
+    day = 24 * 3600 * SECOND
+    rates.sample(day, status(0))
+    assert rates.sample(0, status(10))["events"] == {}
+    assert rates.sample(10 * SECOND, status(60))["events"] == {"CommitEvent": 5.0}
+    assert len(rates._samples) == 2
+
+
 def test_live_numbers_count_only_while_their_process_holds_the_folder(tmp_path: Path) -> None:
     assert read_live(tmp_path) is None
     write_live(tmp_path, {"process": os.getpid(), "at": 1})

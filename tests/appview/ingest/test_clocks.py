@@ -12,7 +12,7 @@ from lexicons.ids import MEMORY
 from lexicons.syntax import Did
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.world import World, memory, rkey
-from tests.network.synthetic import K256, Network, Write, tid
+from tests.network.synthetic import CORRUPTIONS, K256, Network, Write, tid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +92,57 @@ async def test_a_host_that_is_away_for_an_hour_is_asked_until_it_is_back(
             await network.pds[1].start()
             clock.shift = HOUR + HOUR // 6
             await world.until_mirrored(space, carol)
+
+
+async def test_a_fetch_that_failed_while_the_clock_was_ahead_is_tried_again_when_its_wait_is_over(
+    world: World, clock: Shifted
+) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        clock.shift = 30 * 24 * HOUR
+        world.network.pds[0].fail_with = 500
+        bob.draft(_write("lost"))
+        world.remember(bob, "shows it")
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: HttpStatusError", 0) >= 1)
+        clock.shift = 0
+        world.network.pds[0].fail_with = None
+        await world.until_mirrored(space, bob)
+
+
+async def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_a_day_at_most(
+    world: World, clock: Shifted
+) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        clock.shift = 30 * 24 * HOUR
+        world.network.pds[0].fail_with = 500
+        bob.draft(_write("lost"))
+        world.remember(bob, "shows it")
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: HttpStatusError", 0) >= 1)
+        await world.until_caught_up()
+    clock.shift = 0
+    world.network.pds[0].fail_with = None
+    async with world.running():
+        await world.until_status(lambda s: s["repos"]["to fetch"] == 1)
+        assert not await world.mirrors(space, bob)  # what a host asked for is honoured
+        clock.shift = 24 * HOUR
+        await world.until_mirrored(space, bob)
+
+
+async def test_a_key_that_was_rotated_unannounced_is_found_after_the_clock_was_ahead(
+    world: World, clock: Shifted
+) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        clock.shift = 24 * HOUR
+        forged = fork_of(bob).draft(_write("forged"))
+        CORRUPTIONS["wrong-key"](forged)
+        world.network.publish(forged)
+        await world.until_status(lambda s: s["rejects"].get("bad-signature", 0) == 1)
+        clock.shift = 0
+        world.network.rotate_key(bob, K256(), announce=False)
+        world.remember(bob, "under a new key")
+        await world.until_mirrored(space, bob)
 
 
 def _failures(status: dict[str, dict[str, dict[str, int]]]) -> int:

@@ -7,7 +7,7 @@ the account's when this program last ran hides it at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appview.ingest.commands import AccountStatus, ConfirmStatus, Drop, Purge
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from appview.ingest.refreshes import Refreshes
     from appview.ingest.tracked import TrackedRepo
     from appview.ingest.waiting import WaitingRoom
+
+# What the network says of an account that is not active. Source: com.atproto.sync.subscribeRepos#account.
+STATUSES: Final = frozenset(
+    {"takendown", "suspended", "deleted", "deactivated", "desynchronized", "throttled", "inactive"}
+)
+OTHER: Final = "other"  # anything else: words of strangers are not kept, nor counted by
 
 
 class Accounts:
@@ -67,6 +73,10 @@ class Accounts:
 
     def set(self, repo: TrackedRepo, active: bool, status: str | None, *, confirmed: bool) -> list[Command]:
         """Make an account be as is said; `confirmed`: by its own host."""
+        if active or not status:
+            status = None
+        elif status not in STATUSES:
+            status = OTHER
         ends = status == "deleted" and not active
         if (repo.active, repo.status) == (active, status) and not (
             ends and confirmed and repo.sync != "unknown"

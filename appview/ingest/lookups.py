@@ -1,4 +1,7 @@
-"""Looks at who an account is, beside the stream: its document for the engine, its handle for people."""
+"""Looks at who an account is, beside the stream: its document for the engine, its handle for people.
+
+However often an account's handle is to be checked, that is done once more at most.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did
 
 NOW: Final = Freshness(believed=0)  # where the directory is away, that is the answer
+CHECKS: Final = 8  # handles asked for at once: as many as `Handles` asks for
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +35,8 @@ class LookUps:
         self._resolver = resolver
         self._handles = handles
         self._clock = clock
+        self._handles_due: dict[Did, tuple[Identity, bool]] = {}  # as claimed last
+        self._checking = 0
         self._group: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
 
@@ -81,7 +87,20 @@ class LookUps:
             return
         if row.handle is not None and row.handle != identity.handle:
             self._pipeline.note(identity.did, handle=None)
-        self._group.create_task(self._check_handle(identity, fresh), name=f"handle of {identity.did}")
+        _, known = self._handles_due.get(identity.did, (None, False))
+        self._handles_due[identity.did] = identity, fresh or known
+        if self._checking < CHECKS:
+            self._checking += 1
+            self._group.create_task(self._check_handles(), name="handles")
+
+    async def _check_handles(self) -> None:
+        """Check one handle after another, until there is none."""
+        try:
+            while self._handles_due:
+                did = next(iter(self._handles_due))
+                await self._check_handle(*self._handles_due.pop(did))
+        finally:
+            self._checking -= 1
 
     async def _check_handle(self, identity: Identity, fresh: bool) -> None:
         try:
@@ -91,5 +110,5 @@ class LookUps:
             return
         async with self._pipeline.lock:
             row = self._pipeline.rows.get(identity.did)
-            if row is not None and row.handle != handle:
+            if row is not None and row.handle != handle and identity.did not in self._handles_due:
                 self._pipeline.note(identity.did, handle=handle)

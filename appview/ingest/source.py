@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from yarl import URL
 
 from appview.ingest.errors import MalformedFrame
-from appview.ingest.frames import ErrorEvent, InfoEvent, frame_seq, parse_frame
+from appview.ingest.frames import MAX_SEQ, ErrorEvent, InfoEvent, frame_seq, parse_frame
 from appview.ingest.stream import Gap, Item, Stream, is_too_big
 from appview.source_lines import parse_source
 
@@ -48,6 +48,7 @@ class Firehose(Stream):
         self._last: bytes | None = None
         self._skip = 0  # how far the last frame too large was jumped over
         self._live = False  # go on at the live tail, whatever its seq is
+        self._asked: int | None = None  # the cursor of this connection, until the first frame behind it
 
     @property
     def position(self) -> int:
@@ -59,6 +60,7 @@ class Firehose(Stream):
         return self._position
 
     def _target(self) -> str:
+        self._asked = None if self._live else self.position
         if self._live:
             return self.url
         return str(URL(self.url).with_query(cursor=str(self.position)))
@@ -87,6 +89,11 @@ class Firehose(Stream):
                 case InfoEvent(name="OutdatedCursor"):
                     await self._emit(Gap("outdated-cursor"))
                     return None
+        if self._asked is not None:
+            seq = frame_seq(frame)
+            if seq is not None and seq < self._asked:  # it began anew, and told nobody
+                await self._emit(Gap("future-cursor"))
+            self._asked = None
         await self._emit(frame)
         self._last = frame
         self._skip = 0
@@ -98,6 +105,6 @@ class Firehose(Stream):
             # Asked for again it would come again. Its seq is unknown, and seqs have gaps: jump, each time
             # further.
             self._skip = self._skip * 2 or 1
-            self._position = self.position + self._skip
+            self._position = min(self.position + self._skip, MAX_SEQ)
             await self._emit(Gap("oversized-frame"))
         return await super()._broken(error)

@@ -18,7 +18,7 @@ from appview.ingest.frames import frame_seq
 from appview.ingest.source import Firehose
 from appview.ingest.stream import Gap
 from appview.source_lines import parse_source
-from tests.network.synthetic import Account, Network
+from tests.network.synthetic import Account, Network, frame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -202,6 +202,38 @@ async def test_a_future_cursor_starts_over_and_says_so(network: Network) -> None
         assert firehose.position == 2
     assert network.pds[0].firehose.connections == [1000, 0]
     assert (collector.gaps, collector.seqs) == (["future-cursor"], [1, 2])
+
+
+async def test_a_relay_that_began_anew_and_does_not_say_so_has_a_gap(network: Network) -> None:
+    network.account()
+    firehose = network.pds[0].firehose
+    firehose.seq = 2_000  # it takes any cursor, and sends what it has
+    frames, firehose.frames = firehose.frames, []
+    async with following(network, position=1_000) as (source, collector):
+        await firehose.until_subscribers(1)
+        for seq, each in frames:
+            firehose.frames.append((3_000 + seq, each))
+        firehose._wake()
+        await collector.until(lambda: len(collector.items) == 3)
+        assert (collector.gaps, collector.seqs) == (["future-cursor"], [1, 2])
+        assert source.position == 2
+
+
+async def test_a_seq_far_ahead_is_no_cursor_for_ever(network: Network) -> None:
+    network.account()
+    firehose = network.pds[0].firehose
+    async with following(network) as (source, collector):
+        await collector.until(lambda: len(collector.items) == 2)
+        firehose.frames.append((3, frame("#identity", {"seq": 2**62, "did": "did:plc:x", "time": ""})))
+        firehose._wake()
+        await collector.until(lambda: len(collector.items) == 3)
+        assert source.position == 2**62
+        firehose.seq = 3
+        await firehose.close_connections()
+        network.account()
+        await collector.until(lambda: collector.seqs[-1] == 5)
+    assert firehose.connections == [0, 2**62, 0]
+    assert collector.gaps == ["future-cursor"]
 
 
 async def test_an_outdated_cursor_goes_on_and_says_so(network: Network) -> None:

@@ -7,12 +7,16 @@ import json
 import os
 import random
 import sqlite3
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from appview.clock import now
+from appview.control import Control
+from appview.source_lines import parse_source
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
@@ -329,6 +333,61 @@ async def test_jetstream_goes_on_a_little_before_where_it_ended(sources: Sources
         await world.until_texts(space, {"first", "while away"})
         cursor = sources.jetstream.cursors[-1]
         assert cursor is not None and cursor <= last - 5_000_000
+
+
+@asynccontextmanager
+async def stored(world: World) -> AsyncIterator[Control]:
+    """Open what an appview that has ended left."""
+    with ThreadPoolExecutor(1) as executor:
+        control = await Control.open(world.settings.control_file, executor)
+        try:
+            yield control
+        finally:
+            await control.close()
+
+
+async def test_a_jetstream_time_far_ahead_is_no_cursor(sources: Sources) -> None:
+    world, jetstream = sources.world("a"), sources.jetstream
+    alice, space = world.authority()
+
+    def say_ahead() -> None:
+        identity = {"did": alice.did, "handle": "x.test"}
+        jetstream.say({"did": alice.did, "kind": "identity", "identity": identity}, 4_000_000_000_000_000)
+        jetstream.messages[-1] = (now(), *jetstream.messages[-1][1:])  # the server's own order is right
+
+    async with world.running(source=(sources.jetstream_line,)):
+        world.remember(alice, "first")
+        await world.until_texts(space, {"first"})
+        say_ahead()
+        await world.until_status(lambda status: status["events"].get("IdentityEvent", 0) >= 2)
+        await jetstream.close_connections()
+        world.remember(alice, "while away")
+        await world.until_texts(space, {"first", "while away"})
+        say_ahead()
+        await world.ingest._committer.flush()
+    async with stored(world) as control:
+        positions = [position for position, _ in (await control.cursors()).values()]
+    assert positions and all(position <= now() for position in positions)
+    world.remember(alice, "after a restart")
+    async with world.running(source=(sources.jetstream_line,)):
+        await world.until_texts(space, {"first", "while away", "after a restart"})
+
+
+async def test_a_jetstream_cursor_of_a_clock_that_was_ahead_is_given_up_behind_a_gap(
+    sources: Sources,
+) -> None:
+    world = sources.world("a")
+    alice, space = world.authority()
+    async with world.running(source=(sources.jetstream_line,)):
+        world.remember(alice, "first")
+        await world.until_texts(space, {"first"})
+    name = parse_source(sources.jetstream_line).name
+    async with stored(world) as control:
+        await control.set_cursor(name, now() + 30 * 24 * 3_600_000_000, now())
+    world.remember(alice, "while away")
+    sources.jetstream.messages.clear()  # and nobody tells of it
+    async with world.running(source=(sources.jetstream_line,)):
+        await world.until_texts(space, {"first", "while away"})
 
 
 async def test_what_a_jetstream_has_forgotten_is_fetched(

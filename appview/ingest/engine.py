@@ -142,6 +142,7 @@ class Engine:
             self._waiting.take_aside(repo)
             self._names.discard(did.encode())
             self._refreshes.forget(did)
+            self._accounts.forget(did)
             self._early.pop(did, None)
 
     def desynchronize(self, did: Did, reason: ResyncReason = "asked") -> list[Command]:
@@ -215,7 +216,7 @@ class Engine:
             repo.suspected = False
             repo.strays.clear()
         was_hidden = not repo.active
-        commands = self._accounts.judge(repo)
+        commands = self._accounts.judge(repo, now)
         if changed and was_hidden and not repo.active:
             commands.append(
                 ConfirmStatus(did)
@@ -282,18 +283,20 @@ class Engine:
             commands += self._apply_ahead(repo, RecordState.of_proof(proof, collection, rkey))
         return commands
 
-    def account_confirmed(self, did: Did, *, active: bool, status: str | None) -> list[Command]:
+    def account_confirmed(self, did: Did, now: int, *, active: bool, status: str | None) -> list[Command]:
         """Take what the account's own host says of it."""
         repo = self._repos.get(did)
-        return [] if repo is None else self._accounts.set(repo, active, status, confirmed=True)
+        return [] if repo is None else self._accounts.set(repo, active, status, now, confirmed=True)
 
     def tick(self, now: int) -> list[Command]:
-        """Ask again for the identities whose time has come. Call it every few seconds."""
+        """Do what was put off until now. Call it every few seconds."""
         commands: list[Command] = []
         for did in [did for did, due in self._early.items() if due <= now]:
             del self._early[did]
             self._repos[did].looked_early_at = now
             commands += self.desynchronize(did, "future-rev")
+        for did in self._accounts.due(now):
+            commands += self._accounts.go_on(self._repos[did], now)
         for did in self._refreshes.due(now):
             if not self._repos[did].fetching:
                 commands.append(self._refreshes.start(self._repos[did], now))

@@ -17,6 +17,7 @@ from appview.ingest.backfill import RETRY, Backfill
 from appview.ingest.committer import Committer
 from appview.ingest.declarations import Declarations
 from appview.ingest.discovery import Discovery
+from appview.ingest.endings import Endings
 from appview.ingest.engine import Engine
 from appview.ingest.feeds import Feed
 from appview.ingest.fetch import RepoFetcher
@@ -113,7 +114,8 @@ class Ingest:
         self._declarations.broken = repairs.ask
         self._declarations.changed = self._reconciler.reconcile
         self._pipeline.wanted = self._backfill.want
-        self._pipeline.purge = self._reconciler.purge
+        self._endings = Endings(self._pipeline, self._declarations, self._committer)
+        self._pipeline.ended = self._endings.want
         self._pipeline.stranger = self._reconciler.notice
         lines = [parse_source(line) for line in settings.source]
         self._gaps = Gaps(
@@ -173,16 +175,11 @@ class Ingest:
 
     async def _run(self) -> None:
         async with self._client, asyncio.TaskGroup() as group:
-            parts = (
-                self._committer,
-                self._look_ups,
-                self._pipeline,
-                self._turns,
-                self._backfill,
-                self._gaps,
-                self._prover,
-            )
-            tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+            owners = self._backfill, self._endings, self._gaps, self._look_ups, self._prover
+            tasks = [
+                group.create_task(part.run(), name=type(part).__name__)
+                for part in (self._committer, self._pipeline, self._turns, *owners)
+            ]
             async with self._pipeline.lock:
                 await self._committer.insist(self._reconciler.reconcile)
             tasks.append(group.create_task(self._reconciler.run(), name="Reconciler"))

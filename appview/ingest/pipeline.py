@@ -37,12 +37,12 @@ from appview.ingest.commands import (
 from appview.ingest.pending import Pending
 from appview.ingest.roster import Roster
 from appview.ingest.route import RecordChange, judge_config, refusals, route_commit, route_record
-from appview.memory.values import Visibility
+from appview.memory.values import Removal, Visibility
 from lexicons.data import cid_from_text, cid_text
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from appview.clock import Clock
     from appview.identity.documents import Identity
@@ -74,7 +74,7 @@ class Pipeline:
 
     It calls `wanted(did)` when a repo must be fetched, or a status be asked for; `prove(command)` when
     a record must be proven; `look_up(did, force)` when it must be found out who an account is, and
-    `identity_changed(did)` when that is said to have changed; `purge(did)` when an account is gone;
+    `identity_changed(did)` when that is said to have changed; `ended(did)` when an account is gone;
     `stranger(did, event)` when an account has written that is not followed: is it to be?
     """
 
@@ -106,7 +106,7 @@ class Pipeline:
         self.look_up: Callable[[Did, bool], None] = lambda _did, _force: None
         self.identity_changed: Callable[[Did], None] = lambda _did: None
         self.check_handle: Callable[[Identity], None] = lambda _identity: None
-        self.purge: Callable[[Did], Awaitable[None]] | None = None
+        self.ended: Callable[[Did], None] = lambda _did: None
         self.stranger: Callable[[Did, CommitEvent | ClaimEvent], bool] = lambda _did, _event: False
         self._committer = committer
         self._declarations = declarations
@@ -152,8 +152,8 @@ class Pipeline:
                     self._account(did, "active" if active else status or "inactive")
                 case Purge(did):
                     self.note(did)
-                    if self.purge is not None:
-                        await self.purge(did)
+                    self._committer.add(dict.fromkeys(self.roster.of(did), Removal(did)), 0)
+                    self.ended(did)
                 case ConfirmStatus(did):
                     self.ask_status(did)
                 case IdentityChanged(did):
@@ -220,14 +220,15 @@ class Pipeline:
 
     async def account(self, did: Did, *, active: bool, status: str | None) -> None:
         """Take what the account's own host says of it. The lock is held."""
-        await self.carry_out(self.engine.account_confirmed(did, active=active, status=status))
+        await self.carry_out(self.engine.account_confirmed(did, self._clock(), active=active, status=status))
 
     def _account(self, did: Did, status: str) -> None:
         log.info("account status", did=did, status=status)
         self.events[f"account {status}"] += 1
         self.turns[did] += 1
-        visibility = Visibility(did, status != "active")
-        self._committer.add(dict.fromkeys(self.roster.of(did), visibility), 0)
+        row, hidden = self.rows.get(did), status != "active"
+        if row is None or hidden != (row.status != "active"):
+            self._committer.add(dict.fromkeys(self.roster.of(did), Visibility(did, hidden)), 0)
         self.note(did, status=status)
 
     async def _untracked(self, did: Did, event: CommitEvent | ClaimEvent) -> None:

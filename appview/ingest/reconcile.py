@@ -260,16 +260,6 @@ class Reconciler:
         await self._committer.flush()
         await self._control.delete_repo(did)
 
-    async def purge(self, did: Did) -> None:
-        """Remove all that a deleted account had anywhere. The lock is held."""
-        await self._declarations.absent(did, None)
-        await self._committer.flush()
-        spaces = list(self._pipeline.roster.of(did))
-        for space in spaces:
-            await self._committer.insist(partial(self._remove, space, did))
-            self._pipeline.pending.begin(did, space, None)
-        log.info("account purged", did=did, spaces=len(spaces))
-
     async def _remove(self, space: SpaceUri, did: Did) -> None:
         try:
             async with self._pool.use(space) as store:

@@ -68,6 +68,9 @@ class TrackedRepo:
     aside_bytes: int = 0
     claims: Claims = field(default_factory=Claims)
     words: dict[str, AccountEvent] = field(default_factory=dict)  # of hosts that may be the account's by now
+    ended: bool = False  # its own host has said so, since it was last active
+    changes: deque[int] = field(default_factory=deque)  # when its status changed, but for what hides it
+    later: tuple[bool, str | None, bool] | None = None  # what it is to be: active, status, confirmed
     hidden_by: str | None = None  # a host that was the account's, when this is not known any more
 
     @property

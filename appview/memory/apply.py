@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from appview.memory.complete import MAX_ROUND_BYTES, merged, weight
 from appview.memory.judge import Fits, judge
 from appview.memory.rights import is_writable
-from appview.memory.values import Applied, Delete, Put, Refuse, Visibility
+from appview.memory.values import Applied, Delete, Put, Refuse, Removal, Visibility
 from appview.memory.writer import NewFact, Skip, Version
 
 if TYPE_CHECKING:
@@ -92,6 +92,12 @@ def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
     for update in updates:
         if isinstance(update, Visibility):
             writer.set_hidden(update.author, update.hidden)
+            continue
+        if isinstance(update, Removal):
+            flush()
+            writer.erase_author(update.author)
+            revs.pop(update.author, None)
+            applied.pop(update.author, None)
             continue
         known = revs.get(update.author)
         if not update.complete and known is not None and update.rev <= known:

@@ -81,7 +81,14 @@ class Visibility:
     hidden: bool
 
 
-Update = RepoUpdate | Visibility
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An author's account was deleted: all that the space holds of it goes, as if nothing had ever come."""
+
+    author: Did
+
+
+Update = RepoUpdate | Visibility | Removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,11 @@ def test_what_was_proven_outlasts_a_takedown_and_not_a_deletion() -> None:
     rev = desk.account.next_rev()
     claim(desk, "x", rev)
     proof(desk, "x", rev, None)
-    desk.engine.account_confirmed(desk.did, active=False, status="takendown")
-    desk.engine.account_confirmed(desk.did, active=True, status=None)
+    desk.engine.account_confirmed(desk.did, desk.now, active=False, status="takendown")
+    desk.engine.account_confirmed(desk.did, desk.now, active=True, status=None)
     state = desk.engine.state(desk.did)
     assert state is not None and state.reached == rev
-    desk.engine.account_confirmed(desk.did, active=False, status="deleted")
+    desk.engine.account_confirmed(desk.did, desk.now, active=False, status="deleted")
     state = desk.engine.state(desk.did)
     assert state is not None and state.reached is None
 
@@ -189,7 +189,7 @@ def test_a_claim_of_the_future_is_refused(seconds: int) -> None:
 def test_a_hidden_account_has_no_news() -> None:
     desk = Desk()
     claim(desk, "x", desk.account.next_rev())
-    desk.engine.account_confirmed(desk.did, active=False, status="takendown")
+    desk.engine.account_confirmed(desk.did, desk.now, active=False, status="takendown")
     assert reason(claim(desk, "y", desk.account.next_rev())) == "account-inactive"
     assert proof(desk, "x", desk.account.next_rev()) == []
 

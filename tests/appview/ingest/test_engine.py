@@ -388,7 +388,7 @@ def test_a_repo_fetched_before_its_account_was_deleted_is_not_wanted_any_more() 
     assert desk.engine.is_current(desk.did, old.attempt)
     desk.account.active, desk.account.status = False, "deleted"
     desk.receive(desk.account.account_frame(1))
-    desk.engine.account_confirmed(desk.did, active=False, status="deleted")
+    desk.engine.account_confirmed(desk.did, desk.now, active=False, status="deleted")
     assert not desk.engine.is_current(desk.did, old.attempt)
     assert desk.engine.state(desk.did) == RepoState(None, None, "unknown", False, "deleted")
     desk.account.active, desk.account.status = True, None
@@ -438,9 +438,9 @@ def test_an_account_is_ended_by_its_own_host_alone() -> None:
     assert isinstance(confirm, ConfirmStatus)
     state = desk.engine.state(desk.did)
     assert state is not None and state.rev == desk.account.rev
-    _, purge = desk.engine.account_confirmed(desk.did, active=False, status="deleted")
+    _, purge = desk.engine.account_confirmed(desk.did, desk.now, active=False, status="deleted")
     assert isinstance(purge, Purge)
-    assert desk.engine.account_confirmed(desk.did, active=False, status="deleted") == []
+    assert desk.engine.account_confirmed(desk.did, desk.now, active=False, status="deleted") == []
     gone = RepoState(None, None, "unknown", False, "deleted", pds=desk.account.pds)
     assert desk.engine.state(desk.did) == gone
 
@@ -449,7 +449,7 @@ def test_an_account_that_was_not_deleted_after_all_is_back() -> None:
     desk = Desk()
     desk.account.active, desk.account.status = False, "deleted"
     desk.receive(desk.account.account_frame(1))
-    status, resync = desk.engine.account_confirmed(desk.did, active=True, status=None)
+    status, resync = desk.engine.account_confirmed(desk.did, desk.now, active=True, status=None)
     assert isinstance(status, AccountStatus) and status.active
     assert desk.resynced(resync) == []
     assert desk.sync == "synchronized"

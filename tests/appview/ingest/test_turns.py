@@ -65,7 +65,7 @@ def test_a_turn_that_comes_late_is_nobodys() -> None:
     desk = Desk()
     assert desk.engine.turn(Did("did:plc:" + "z" * 24), desk.now) == []
     desk.engine.receive(event_of(many(desk.account, 30)), desk.now)
-    desk.engine.account_confirmed(desk.did, active=False, status="takendown")
+    desk.engine.account_confirmed(desk.did, desk.now, active=False, status="takendown")
     assert desk.engine.turn(desk.did, desk.now) == []
     assert desk.engine.waiting == (0, 0)
 

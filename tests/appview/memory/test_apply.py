@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from appview.memory.scope import EVERYTHING
-from appview.memory.values import Applied, Filters
+from appview.memory.values import Applied, Filters, Removal, Visibility
 from appview.occasional import INTERVAL
 from lexicons.ids import MEMORY
 from lexicons.syntax import AtUri
@@ -334,3 +334,16 @@ async def test_a_partial_update_that_is_not_above_the_repo_is_no_news(store: Spa
     old = replace(commit(5, delete("3jzfcijpj2z2a")), partial=True)
     assert (await store.apply([old])).unchanged == 1
     assert await texts(store) == ["here"]
+
+
+async def test_a_removal_takes_its_turn_among_the_updates_of_an_author(store: SpaceStore) -> None:
+    before, after = commit(1, put("a", memory("old"))), commit(1, put("b", memory("new")))
+    kept = commit(1, put("c", memory("stays")), author=BOB)
+    gone, back = [Visibility(ALICE, True), Removal(ALICE)], Visibility(ALICE, False)
+    await store.apply([kept, before, *gone, back, after])
+    assert set(await texts(store)) == {"new", "stays"}
+    assert set(await store.live(ALICE)) == {"b"}
+    await store.apply([Removal(ALICE)])
+    await store.apply([Removal(ALICE)])
+    assert await texts(store) == ["stays"]
+    assert await store.applied(ALICE) is None

@@ -16,6 +16,7 @@ from typing import Final, Literal, get_args
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from appview.errors import ConfigurationError
+from appview.http.origins import origin
 
 Kind = Literal["firehose", "pds", "jetstream", "tap"]
 
@@ -59,9 +60,9 @@ class SourceLine:
 
     @property
     def origin(self) -> str:
-        """Its scheme, as of HTTP, and authority."""
+        """Where it is, as of HTTP."""
         parts = urlsplit(self.url)
-        return f"{_ORIGINS[parts.scheme]}://{parts.netloc}"
+        return origin(_ORIGINS[parts.scheme], parts.hostname or "", parts.port)
 
     @property
     def host(self) -> str | None:
@@ -145,7 +146,7 @@ def _discover(options: dict[str, str], default: str | None) -> str | None:
         raise ConfigurationError(
             f"discover={value[:80]}: must be off, or the URL of a relay or PDS, such as https://relay.example"
         )
-    return f"{parts.scheme}://{parts.netloc.lower()}"
+    return origin(parts.scheme, host, parts.port)
 
 
 def _shown(line: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from appview.http.origins import origin
 from appview.identity.errors import InvalidDocument, InvalidKey
 from appview.identity.keys import Curve, PublicKey
 from lexicons.syntax import Did, Handle
@@ -30,7 +31,7 @@ class Identity:
 
     did: Did
     handle: Handle | None
-    pds: str | None  # scheme and authority, without a slash at the end
+    pds: str | None  # its origin, as `origins` writes it
     key: PublicKey
 
 
@@ -105,12 +106,11 @@ def _pds(did: Did, document: dict[str, Any]) -> str | None:
     except ValueError:
         raise InvalidDocument("the PDS endpoint is not a URL") from None
     host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host or not _is_plain(endpoint):
+    if parts.scheme not in ("http", "https") or not host or host == "." or not _is_plain(endpoint):
         raise InvalidDocument("the PDS endpoint is not an http(s) URL")
     if parts.username or parts.password or parts.query or parts.fragment or parts.path not in ("", "/"):
         raise InvalidDocument("the PDS endpoint is more than scheme, host and port")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
+    return origin(parts.scheme, host, port)
 
 
 def _is_plain(text: str) -> bool:

@@ -71,7 +71,8 @@ def test_an_account_may_have_no_pds() -> None:
         ("https://pds.example.com/", "https://pds.example.com"),
         ("https://PDS.example.com", "https://pds.example.com"),
         ("http://127.0.0.1:2583", "http://127.0.0.1:2583"),
-        ("http://[::1]:80", "http://[::1]:80"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
     ],
 )
 def test_an_endpoint_is_reduced_to_its_origin(endpoint: str, pds: str) -> None:
@@ -90,6 +91,7 @@ def test_an_endpoint_is_reduced_to_its_origin(endpoint: str, pds: str) -> None:
         "ftp://pds.example.com",
         "file:///etc/passwd",
         "https://",
+        "https://.",
         "https://user@pds.example.com",
         "https://:pw@pds.example.com",
         "https://pds.example.com/path",

@@ -66,6 +66,7 @@ from lexicons.ids import NAMESPACE
 from lexicons.syntax import Tid
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from appview.identity.keys import PublicKey
@@ -82,9 +83,16 @@ _NO_NEWS: Final[frozenset[Reason]] = frozenset({"did-mismatch", "future-rev", "o
 
 
 class Engine:
-    """Tracks repos. Every method returns the commands that follow from what it was told."""
+    """Tracks repos. Every method returns the commands that follow from what it was told.
 
-    def __init__(self, namespace: str = NAMESPACE) -> None:
+    `chained(host)` tells whether a source brings the commits of repos at a host. For such a repo, what was
+    proven ahead of its chain is known here alone: after a restart older commits would undo it.
+    """
+
+    def __init__(
+        self, namespace: str = NAMESPACE, chained: Callable[[str | None], bool] = lambda _host: False
+    ) -> None:
+        self._chained = chained
         self._prefix = namespace + "."
         self._repos: dict[Did, TrackedRepo] = {}
         self._names: set[bytes] = set()
@@ -112,7 +120,7 @@ class Engine:
             repo.sync,
             repo.active,
             repo.status,
-            repo.undecided,
+            repo.undecided or (bool(repo.claims.ahead) and self._chained(repo.pds)),
             repo.claims.reached,
             repo.pds,
         )

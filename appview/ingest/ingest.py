@@ -80,8 +80,11 @@ class Ingest:
             control, access, pool, self._committer, clock, open_registration=open_registration
         )
         self.resolver = resolver = Resolver(self._client, settings.plc_url, clock)
+        lines = [parse_source(line) for line in settings.source]
+        hosts_of_their_own = frozenset(line.host for line in lines if line.host is not None)
+        relays = any(line.kind == "firehose" for line in lines)
         self._pipeline = Pipeline(
-            Engine(),
+            Engine(chained=lambda host: relays or host in hosts_of_their_own),
             self._committer,
             self._declarations,
             clock,
@@ -117,12 +120,11 @@ class Ingest:
         self._endings = Endings(self._pipeline, self._declarations, self._committer)
         self._pipeline.ended = self._endings.want
         self._pipeline.stranger = self._reconciler.notice
-        lines = [parse_source(line) for line in settings.source]
         self._gaps = Gaps(
             self._pipeline,
             fetcher,
             self._backfill.outcomes,
-            frozenset(line.host for line in lines if line.host is not None),
+            hosts_of_their_own,
             random=rng,
             sleep=sleep,
         )

@@ -335,6 +335,40 @@ async def test_jetstream_goes_on_a_little_before_where_it_ended(sources: Sources
         assert cursor is not None and cursor <= last - 5_000_000
 
 
+async def test_what_was_ahead_of_a_firehose_that_lags_does_not_go_back_after_a_restart(
+    sources: Sources,
+) -> None:
+    world, network = sources.world("a"), sources.network
+    lines = (sources.firehose_line, sources.jetstream_line)
+    alice, space = world.authority()
+    firehose = network.pds[0].firehose
+    async with world.running(source=lines):
+        key = world.remember(alice, "first")
+        await world.until_mirrored(space, alice)
+        await world.until_caught_up()
+        firehose.stall()
+        network.update(alice, str(MEMORY), key, memory("second"))
+        network.update(alice, str(MEMORY), key, memory("third"))
+        await world.until_texts(space, {"third"})
+        state = world.ingest._pipeline.engine.state(Did(alice.did))
+        assert state is not None and state.ahead is not None
+    third = firehose.frames.pop()
+    firehose.stall(False)
+    sources.jetstream.messages.clear()  # it is further on, and does not say it again
+    gate = network.pds[0].gate = asyncio.Event()
+    async with world.running(source=lines):
+        await world.until_status(lambda status: status["events"].get("CommitEvent", 0) >= 1)
+        await world.ingest._committer.flush()
+        assert await world.texts(space) == {"third"}
+        gate.set()
+        network.pds[0].gate = None
+        await world.until_status(lambda status: status["repos"]["synchronized"] == 1)
+        firehose.frames.append(third)
+        firehose._wake()
+        await world.until_caught_up()
+        assert await world.texts(space) == {"third"}
+
+
 @asynccontextmanager
 async def stored(world: World) -> AsyncIterator[Control]:
     """Open what an appview that has ended left."""

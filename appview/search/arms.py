@@ -205,7 +205,14 @@ class ArmsOfFile:
             return np.empty(0, np.int64)
         own = words_of(self._reads, self._analysis, corpus, question, self._deadline)
         self._keyword = score_keywords(
-            self._reads, question, corpus, self._settings, self._deadline, own=own, explain=self._explain
+            self._reads,
+            question,
+            corpus,
+            self._settings,
+            self._deadline,
+            own=own,
+            explain=self._explain,
+            everything=self._scope.is_everything,
         )
         scores, found = self._keyword.scores, self._narrowed.ids
         if found is None or found is corpus.ids:
@@ -311,7 +318,12 @@ class ArmsInMemory:
         if self._question is None:
             return np.empty(0, np.int64)
         self._keyword = KeywordsInMemory(
-            self._view, self._question, self._corpus, self._deadline, self._settings
+            self._view,
+            self._question,
+            self._corpus,
+            self._deadline,
+            self._settings,
+            everything=self._scope.is_everything,
         )
         found = self._found if self._found is not self._corpus else None  # the corpus is cut out already
         return self._view.ids[self._keyword.best(count, found)]

@@ -4,8 +4,10 @@ The number of facts, their lengths and each word's frequency are those of the fa
 so a fact that is hidden from a caller changes no score that the caller sees. Filters narrow the answer and
 leave the statistics alone.
 
-The rarest words are read first. Words that most facts hold are left out where rarer ones are there, and
-reading stops at a budget; the answer then says that it is approximate.
+The rarest words count first, up to a budget; the answer then says that it is approximate. Words that most
+facts hold are left out where rarer ones are there. Who may read everything has a smaller budget where the
+file answers, and reading stops at it. Everybody else has one and the same, of what they may read, in memory
+and in the file: which of the two answers may depend on what is hidden, and the answer must not.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ PIVOT_WORDS: Final = 100.0  # of a fact that is neither long nor short
 FIELD_WEIGHTS: Final = np.array([1.0, 1.0, 0.5, 1.0])  # text, tags, source, exact words (for beginnings)
 COMMON_SHARE: Final = 0.5  # of the facts: a word that more of them hold tells little
 COMMON_FACTS: Final = 2_000  # facts up to which no word is too common to look at: 1 ms of reading
-MAX_OCCURRENCES: Final = 100_000  # ours, of one question: about 50 ms of reading
+MAX_OCCURRENCES: Final = 100_000  # ours, of one question in a file without rules: about 50 ms of reading
+MAX_POSTINGS: Final = 4_000_000  # ours, of one question, a fact once a word: about 60 ms in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +94,23 @@ def score_keywords(
     *,
     own: OwnWords | None = None,
     explain: bool = False,
+    everything: bool = False,
 ) -> KeywordScores:
     """Score the corpus for a question; past the deadline with the words that were read before it. Words come
     from the corpus' `own` where there are some, from the file's index otherwise, and are the same. To
-    `explain`, words that are too common to count are counted too."""
+    `explain`, words that are too common to count are counted too. `everything` tells that nothing can be
+    outside of the corpus."""
     scorer = _Scorer(reads, corpus, settings, own)
-    reading = _Reading(reads, question, corpus, scorer, explain, approximate=question.cut)
+    reading = _Reading(reads, question, corpus, scorer, explain, everything, approximate=question.cut)
     try:
         reading.run(deadline)
     except Stopped:
         reading.approximate = True
     used = _telling(reading.matched, settings.common(len(corpus.ids)))
+    if not everything:
+        counting = affordable([len(matches.positions) for _, matches in used])
+        reading.approximate |= counting < len(used)
+        used = used[:counting]
     for _, matches in used:
         reading.scorer.add(matches)
     return KeywordScores(
@@ -121,31 +130,34 @@ class _Reading:
     corpus: Corpus
     scorer: _Scorer
     explain: bool
+    everything: bool
     approximate: bool
     matched: list[tuple[str, _Matches]] = field(default_factory=list)
     found: dict[str, int] = field(default_factory=dict)
 
     def run(self, deadline: Deadline) -> None:
         reads, corpus, scorer = self.reads, self.corpus, self.scorer
-        left = MAX_OCCURRENCES
+        # What is outside of the corpus takes none of the budget; the deadline bounds reading past it.
+        left = MAX_OCCURRENCES if self.everything else None
         words = _words(reads, self.question.terms, corpus, scorer, every=self.explain)
         self.found = {word.term: word.facts for word in words}
         most = scorer.settings.common(len(corpus.ids))
         rarer = [word for word in words if word.facts <= most]
         # The order is that of what the corpus holds, so that sums round alike whatever else the file holds.
         for word in sorted(rarer or words, key=lambda word: (word.occurrences, word.term)):
-            if word.occurrences > left or deadline.passed():
+            if (left is not None and word.occurrences > left) or deadline.passed():
                 self.approximate = True
                 if self.matched or deadline.passed():
                     break
             postings = word.postings or scorer.postings(word.term, left)
-            self.matched.append((word.term, scorer.match(postings.cut(left))))
-            left -= min(left, word.occurrences)
+            self.matched.append((word.term, scorer.match(postings)))
+            left = None if left is None else left - min(left, word.occurrences)
         for prefix in self.question.prefixes:
             for start in prefix.starts:
                 postings = scorer.postings_of_prefix(start, left)
-                self.approximate |= len(postings.ids) == left
-                left -= len(postings.ids)
+                if left is not None:
+                    self.approximate |= len(postings.ids) == left
+                    left -= len(postings.ids)
                 matches = scorer.match(postings.by_id(), once=True)
                 self.matched.append((start + PREFIX_MARK, matches))
                 if len(matches.positions):
@@ -202,6 +214,11 @@ def _counted(term: str, scorer: _Scorer) -> _Word:
     return _Word(term, facts, len(postings.ids), postings)
 
 
+def affordable(facts: Sequence[int]) -> int:
+    """Tell how many words count, of those that so many facts each hold, from the rarest on: one at least."""
+    return max(1, int(np.searchsorted(np.cumsum(facts), MAX_POSTINGS, side="right"))) if facts else 0
+
+
 def rarity(count: int, frequency: int) -> float:
     """Weigh a word that `frequency` of `count` facts hold."""
     return float(np.log1p((count - frequency + 0.5) / (frequency + 0.5)))
@@ -229,12 +246,12 @@ class _Scorer:
             return self.own.postings(term)
         return self._inside(self._reads.postings(term, limit))
 
-    def postings_of_prefix(self, start: str, limit: int) -> Postings:
-        """Find the first `limit` places where the corpus holds words that start so, by word."""
+    def postings_of_prefix(self, start: str, limit: int | None) -> Postings:
+        """Find where the corpus holds words that start so, by word; at most `limit` occurrences where that is
+        the file."""
         if self.own is not None:
-            return self.own.postings_of_prefix(start).cut(limit)
-        of_file = None if self.corpus.hidden else limit  # what is hidden takes none of the budget
-        return self._inside(self._reads.postings_of_prefix(start, of_file)).cut(limit)
+            return self.own.postings_of_prefix(start)
+        return self._inside(self._reads.postings_of_prefix(start, limit))
 
     def _inside(self, postings: Postings) -> Postings:
         if not self.corpus.hidden:

@@ -14,7 +14,7 @@ import numpy as np
 
 from appview.search.clusters import dot_products, picked_products
 from appview.search.deadline import NEVER
-from appview.search.ranking import best
+from appview.search.ranking import MAX_CANDIDATES, best
 from lexicons.embeddings import decode_unit_vector
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ def nearest(reads: SearchReads, vector: QueryVector, narrowed: Narrowed, count: 
     if len(ids) <= MAX_MEASURED_ROWS or narrowed.by_phrases:
         found, vectors = reads.embeddings(ids)
         return found[best(cosines(vector, vectors), count)]
-    return _ids(reads.nearest(vector.unit.tobytes(), count, narrowed.scope, narrowed.filters))
+    # The index measures less finely and leaves out what is as near as the last.
+    around = reads.nearest(vector.unit.tobytes(), count + MAX_CANDIDATES, narrowed.scope, narrowed.filters)
+    found, vectors = reads.embeddings(_ids(sorted(around)))
+    return found[best(cosines(vector, vectors), count)]
 
 
 def nearest_in_memory(

@@ -3,7 +3,9 @@
 Words are taken from rare to common. A word can add no more to a score than its rarity times the most that its
 occurrences saturate to; once the words that are left cannot lift a fact that has none of the rarer ones among
 the best, they are only looked up in the facts that still can be. So nothing is missed, and every score is the
-sum that `keyword` makes, in the same order.
+sum that `keyword` makes, in the same order. Where all words together stand in more facts than the budget
+allows, the commonest do not count for whoever cannot read everything, as in `keyword`; for others they are
+looked up in what the rarer ones found.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
 
-MAX_POSTINGS: Final = 4_000_000  # ours, of one question, looked at one by one: about 60 ms
 SLACK: Final = 1.0 + 1e-9  # of a bound, for what sums in another order round differently
 
 
@@ -42,7 +43,8 @@ class Term:
 
 
 class KeywordsInMemory:
-    """The keyword scores of one question. `corpus` marks what statistics are of, None for all slots."""
+    """The keyword scores of one question. `corpus` marks what statistics are of, None for all slots;
+    `everything` tells that the scope leaves nothing out, whatever the space holds."""
 
     def __init__(
         self,
@@ -51,6 +53,8 @@ class KeywordsInMemory:
         corpus: Mask | None,
         deadline: Deadline,
         settings: keyword.KeywordSettings = keyword.DEFAULT,
+        *,
+        everything: bool = False,
     ) -> None:
         self._view = view
         self._settings = settings
@@ -63,6 +67,10 @@ class KeywordsInMemory:
         self._weights = view.words.kinds.weights(keyword.FIELD_WEIGHTS)
         self.found: dict[str, int] = {}  # all words that the corpus holds, and how many of its facts do
         self._terms = self._read(question)
+        if not everything:
+            counting = keyword.affordable([len(term.slots) for term in self._terms])
+            self.approximate |= counting < len(self._terms)
+            self._terms = self._terms[:counting]
 
     @property
     def terms(self) -> frozenset[str]:
@@ -74,7 +82,7 @@ class KeywordsInMemory:
         equal to the last; in no order."""
         scores = np.zeros(self._view.count)
         touched: list[NDArray[np.int32]] = []  # the slots above 0, each once
-        left = MAX_POSTINGS
+        left = keyword.MAX_POSTINGS
         bounds = np.cumsum([term.bound for term in reversed(self._terms)])[::-1] * SLACK
         reached = 0.0  # no score is above this yet
         for number, term in enumerate(self._terms):

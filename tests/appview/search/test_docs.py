@@ -21,7 +21,6 @@ from appview.search import (
     query,
     signals,
     tuning,
-    words_in_memory,
 )
 from appview.search.engine import SearchRequest
 
@@ -54,7 +53,8 @@ def test_there_are_examples() -> None:
         f"{query.MAX_TERMS} distinct words",
         f"{query.MAX_PHRASES} phrases",
         f"{query.MAX_PREFIXES} beginnings",
-        f"{words_in_memory.MAX_POSTINGS:,} in memory, {keyword.MAX_OCCURRENCES:,} in the file",
+        f"{keyword.MAX_POSTINGS:,}, a memory once for each of its words",
+        f"from {keyword.MAX_OCCURRENCES:,} places at most",
         f"Up to {derived.MAX_INLINE:,} memories",
         f"up to {own_words.MAX_KEPT_WORDS:,} words of text are read once",
         f"up to {clusters.MIN_CLUSTERED:,} of them",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from appview.memory.scope import EVERYTHING, Attribute, Scope, Subtree
 from appview.memory.store import SpaceStore
 from appview.memory.values import Filters
-from appview.search import keyword, words_in_memory
+from appview.search import keyword
 from appview.search.analysis import ANALYSIS
 from appview.search.engine import Searcher, SearchRequest, search
 from appview.search.errors import ModelChanged, NothingAsked
@@ -346,7 +346,7 @@ async def test_reading_stops_at_the_budget_and_says_so(
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", 1_000)
     assert not (await searcher.search(space.store, request, EVERYTHING)).approximate
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", 50)
-    monkeypatch.setattr(words_in_memory, "MAX_POSTINGS", 50)
+    monkeypatch.setattr(keyword, "MAX_POSTINGS", 50)
     result = await searcher.search(space.store, request, EVERYTHING)
     assert result.approximate
     assert rkeys(result)[0] == rare

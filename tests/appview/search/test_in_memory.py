@@ -11,7 +11,7 @@ import pytest
 from appview.memory.scope import EVERYTHING, NOTHING, Attribute, Exact, Scope, Subtree
 from appview.memory.search_reads import SearchReads
 from appview.memory.values import Filters
-from appview.search import engine
+from appview.search import engine, keyword
 from appview.search.analysis import ANALYSIS
 from appview.search.derived import ViewCache
 from appview.search.engine import Searcher, SearchRequest, search
@@ -178,7 +178,6 @@ async def test_a_deleted_fact_is_gone_at_once(space: Filler) -> None:
 async def test_many_postings_are_cut_and_the_answer_says_so(
     space: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from appview.search import words_in_memory
 
     await space.add(*["soil"] * 150)
     await space.add(*["soil moon"] * 150)
@@ -186,7 +185,7 @@ async def test_many_postings_are_cut_and_the_answer_says_so(
     searcher = Searcher(cache=ViewCache(ANALYSIS))
     request = SearchRequest("soil moon water", mode="keyword", limit=200)
     assert not (await searcher.search(space.store, request, EVERYTHING)).approximate
-    monkeypatch.setattr(words_in_memory, "MAX_POSTINGS", 200)
+    monkeypatch.setattr(keyword, "MAX_POSTINGS", 200)
     assert (await searcher.search(space.store, request, EVERYTHING)).approximate
 
 

@@ -23,7 +23,7 @@ from appview.control import Control
 from appview.memory.pool import SpacePool
 from appview.memory.scope import Attribute, Exact, Subtree
 from appview.memory.values import Put, Refuse, RepoUpdate
-from appview.search import keyword, own_words, words_in_memory
+from appview.search import keyword, own_words
 from appview.search.analysis import ANALYSIS
 from appview.search.derived import MAX_CACHE_BYTES, ViewCache
 from appview.search.engine import Searcher
@@ -166,6 +166,7 @@ class Twin:
     garden: Garden
     headers: dict[str, str]
     context: Context
+    cache: ViewCache
 
     async def ask(self, method: str, **given: Any) -> tuple[int, dict[str, str], bytes]:
         """Ask as the caller; give all that the answer is, but for its time and the request's number."""
@@ -223,7 +224,7 @@ async def appview(
     try:
         async with listening(make_app(context), "127.0.0.1", 0) as port, ClientSession() as session:
             client = Client(session, f"http://127.0.0.1:{port}")
-            yield Twin(client, garden, {"Authorization": f"Bearer {text}"}, context)
+            yield Twin(client, garden, {"Authorization": f"Bearer {text}"}, context, cache)
     finally:
         await pool.close()
         await control.close()
@@ -400,7 +401,7 @@ async def test_answers_are_the_same_bytes(
 ) -> None:
     monkeypatch.setattr(keyword, "MAX_OCCURRENCES", budget)
     monkeypatch.setattr(own_words, "MAX_KEPT_WORDS", kept)
-    monkeypatch.setattr(words_in_memory, "MAX_POSTINGS", budget)
+    monkeypatch.setattr(keyword, "MAX_POSTINGS", budget)
     async with (
         appview(tmp_path / "a", settings, executor, whole=False, rules=rules, memory=memory) as without,
         appview(tmp_path / "b", settings, executor, whole=True, rules=rules, memory=memory) as whole,

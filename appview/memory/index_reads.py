@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from appview.memory.changes import changed_since, last_change, numbers, parsed
 from appview.memory.described import describe
 from appview.memory.meta import path_tags_version
 from appview.memory.path_tags import path_tags
@@ -85,18 +86,11 @@ class IndexReads:
 
     def last_change(self) -> int:
         """Read the number of the newest change."""
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
-        return 0 if row is None else int(row[0])
+        return last_change(self._connection)
 
     def changed_since(self, number: int) -> NDArray[np.int64] | None:
         """List the facts that changed after a change, None where that is not known any more."""
-        if number > self.last_change():
-            return None  # the file was replaced by an older one
-        oldest = self._connection.execute("SELECT min(number) FROM changes").fetchone()[0]
-        if oldest is None or oldest > number + 1:
-            return None if self.last_change() > number else np.empty(0, np.int64)
-        found = self._numbers("SELECT fact_id AS number FROM changes WHERE number > ?", (number,))
-        return np.unique(found)
+        return changed_since(self._connection, number)
 
     def live_among(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tell which facts are live: the active index has them."""
@@ -119,7 +113,7 @@ class IndexReads:
                 f" WHERE f.id BETWEEN ? AND ? AND {LIVE} ORDER BY f.id)",
                 (int(part[0]), int(part[-1])),
             ).fetchone()[0]
-            parts.append(_parse(text).reshape(-1, 3))
+            parts.append(parsed(text).reshape(-1, 3))
         table = np.concatenate(parts) if parts else np.empty((0, 3), np.int64)
         return Columns(table[:, 0].copy(), table[:, 1].astype(np.int32), table[:, 2].copy())
 
@@ -169,7 +163,7 @@ class IndexReads:
             "SELECT label, group_concat(fact_id) FROM fact_labels GROUP BY label ORDER BY label"
         )
         for label, ids in rows:
-            yield label, np.sort(_parse(ids))
+            yield label, np.sort(parsed(ids))
 
     def authors(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
         """List the live facts of every author, authors in the order of their bytes."""
@@ -187,7 +181,7 @@ class IndexReads:
             "SELECT key, value, group_concat(fact_id) FROM fact_tags GROUP BY key, value ORDER BY key, value"
         )
         for key, value, ids in rows:
-            yield key, value, np.sort(_parse(ids))
+            yield key, value, np.sort(parsed(ids))
 
     def tree(self) -> list[PathRow]:
         """Read all paths."""
@@ -245,9 +239,7 @@ class IndexReads:
         return Occurrences(tuple([term for term, _ in words]), counts, packed >> 2, packed & 3)
 
     def _numbers(self, sql: str, params: Sequence[object] = ()) -> NDArray[np.int64]:
-        return _parse(
-            self._connection.execute(f"SELECT group_concat(number) FROM ({sql})", params).fetchone()[0]  # noqa: S608
-        )
+        return numbers(self._connection, sql, params)
 
 
 def _next(compare: str, order: str) -> str:
@@ -265,7 +257,3 @@ def _next(compare: str, order: str) -> str:
         for where, by in parts
     )
     return f"(SELECT id FROM ({reads}) LIMIT 1)"  # noqa: S608
-
-
-def _parse(text: str | None) -> NDArray[np.int64]:
-    return np.fromstring(text, np.int64, sep=",") if text is not None else np.empty(0, np.int64)

@@ -14,6 +14,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from appview.memory.claims import Claims
 from appview.memory.described import describe
 from appview.memory.meta import data_version
 from appview.memory.scope import NOTHING
@@ -22,12 +23,12 @@ from appview.memory.scope_sql import LIVE, render
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from appview.memory.claims import Inside
     from appview.memory.scope import Scope
     from appview.memory.values import Fact, Filters
     from appview.sqlite import Connection
 
     WriteScope = Callable[[str], Scope]
-    Inside = Callable[[Scope, set[int]], set[int]]
     _Key = tuple[
         int, Scope, tuple[tuple[str, Scope], ...]
     ]  # data version, reader, what authors may write over
@@ -37,14 +38,6 @@ _V = TypeVar("_V")
 MAX_KNOWN: Final = 64  # ours, readers with scopes of their own that are remembered; one is 60 bytes a fact
 
 _FEW: Final = 500  # ours, facts up to which asking the scope about each costs less than rendering it
-
-_PAIRS: Final = (
-    "SELECT f.id, f.author, f.ordered_at, f.rkey, old.id, old.author, old.ordered_at, old.rkey"
-    " FROM fact_links AS l CROSS JOIN facts AS f ON f.id = l.fact_id AND f.invalidated_at IS NULL"
-    " CROSS JOIN facts AS old ON old.author = l.target_author AND old.rkey = l.target"
-    " AND old.invalidated_at IS NULL"
-    " WHERE l.kind = 'supersedes'"
-)
 
 
 def nobody(author: str) -> Scope:
@@ -70,6 +63,7 @@ class Superseding:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._claims = Claims()
         self._known: dict[_Key, frozenset[int]] = {}
         self._authors: dict[tuple[int, Scope], frozenset[str]] = {}
 
@@ -93,7 +87,7 @@ class Superseding:
         def asked(author: str) -> Scope:
             return foreign.setdefault(author, may_write(author))
 
-        found = superseded(connection, scope, asked, inside)
+        found = superseded(connection, scope, asked, inside, self._claims)
         with self._lock:
             _keep(self._authors, place, frozenset(foreign))
             _keep(self._known, (*place, tuple(sorted(foreign.items(), key=lambda item: item[0]))), found)
@@ -124,30 +118,31 @@ def mark(facts: Iterable[Fact], ids: frozenset[int]) -> list[Fact]:
 
 
 def superseded(
-    connection: Connection, scope: Scope, may_write: WriteScope, inside: Inside | None = None
+    connection: Connection,
+    scope: Scope,
+    may_write: WriteScope,
+    inside: Inside | None = None,
+    claims: Claims | None = None,
 ) -> frozenset[int]:
     """Find the facts that others have taken the place of, of those that who reads inside a scope may read."""
     if scope.is_nothing:
         return frozenset()
     inside = inside or partial(_inside, connection)
-    rows = connection.execute(_PAIRS).fetchall()
-    if not scope.is_everything and rows:
-        readable = inside(scope, {row[0] for row in rows})
-        rows = [row for row in rows if row[0] in readable]
-    if not rows:
+    claimed = (claims or Claims()).pairs(connection, scope, inside)
+    if not claimed:
         return frozenset()
     foreign: dict[str, set[int]] = {}
-    for _, author, _, _, old_id, old_author, _, _ in rows:
-        if author != old_author:
-            foreign.setdefault(author, set()).add(old_id)
+    for new, old in claimed:
+        if new.author != old.author:
+            foreign.setdefault(new.author, set()).add(old.id)
     allowed = {author: inside(may_write(author), ids) for author, ids in foreign.items()}
     pairs: dict[int, set[int]] = {}
     places: dict[int, tuple[int, str, str]] = {}
-    for id_, author, ordered_at, rkey, old_id, old_author, old_ordered_at, old_rkey in rows:
-        if author == old_author or old_id in allowed[author]:
-            pairs.setdefault(id_, set()).add(old_id)
-            places[id_] = (ordered_at, author, rkey)
-            places[old_id] = (old_ordered_at, old_author, old_rkey)
+    for new, old in claimed:
+        if new.author == old.author or old.id in allowed[new.author]:
+            pairs.setdefault(new.id, set()).add(old.id)
+            for end in (new, old):
+                places[end.id] = (end.ordered_at, end.author, end.rkey)
     found = gone(pairs, places)
     return frozenset(found if scope.is_everything else inside(scope, found))
 

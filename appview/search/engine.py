@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appview.clock import Clock
+    from appview.memory.claims import Inside
     from appview.memory.scope import Scope
     from appview.memory.store import SpaceStore
-    from appview.memory.superseding import Inside, Succession
+    from appview.memory.superseding import Succession
     from appview.search.analysis import TextAnalysis
     from appview.search.arms import Arms
     from appview.search.derived import ViewCache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from appview.memory import superseding
+from appview.memory import claims, superseding
 from appview.memory.scope import EVERYTHING, Scope, Subtree
 from appview.memory.search_reads import SearchReads
 from appview.memory.stopping import Stopped, stopping
@@ -18,7 +18,8 @@ from appview.search.engine import Searcher, SearchRequest
 from tests.appview.search.support import Doc, Filler, halves
 
 if TYPE_CHECKING:
-    from appview.memory.superseding import Inside, WriteScope
+    from appview.memory.claims import Claims, Inside
+    from appview.memory.superseding import WriteScope
     from appview.sqlite import Connection
 
 EAST = halves(1, 0, 0, 0)
@@ -112,8 +113,7 @@ async def test_what_is_superseded_is_worked_out_beside_questions_that_have_no_ti
     """A superseded fact is in no answer meanwhile, and nobody waits."""
     (old,) = await space.add("moon, waxing")
     await space.add(Doc("moon, full", (f"supersedes={old}",)))
-    endless = superseding._PAIRS.replace(" WHERE", f" WHERE ({ENDLESS}) AND")
-    monkeypatch.setattr(superseding, "_PAIRS", endless)
+    monkeypatch.setattr(claims, "_CLAIMS", f"{claims._CLAIMS} WHERE ({ENDLESS})")
     searcher = Searcher(cache=ViewCache(ANALYSIS), seconds=0.1)
     ask = getattr(searcher, asked)
     before = monotonic()
@@ -134,13 +134,17 @@ async def test_what_took_too_long_for_a_question_is_known_to_the_next(
     times = 0
 
     def slow(
-        connection: Connection, scope: Scope, may_write: WriteScope, inside: Inside | None = None
+        connection: Connection,
+        scope: Scope,
+        may_write: WriteScope,
+        inside: Inside | None = None,
+        claims: Claims | None = None,
     ) -> frozenset[int]:
         nonlocal times
         times += 1
         if times == 1:
             connection.execute(ENDLESS).fetchone()
-        return found(connection, scope, may_write, inside)
+        return found(connection, scope, may_write, inside, claims)
 
     found = superseding.superseded
     monkeypatch.setattr(superseding, "superseded", slow)

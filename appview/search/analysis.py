@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from appview.memory.analyser import AnalysedDocument
-from appview.search.chunks import EXACT_MARK, PREFIX_MARK, ChunkReader, Words
+from appview.search.chunks import EXACT_MARK, MAX_READ_CHARACTERS, PREFIX_MARK, ChunkReader, Words
 from appview.search.function_words import FUNCTION_WORDS
 from appview.search.words import Stems, is_language
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-ANALYSIS_VERSION: Final = "1"
+ANALYSIS_VERSION: Final = "2"
 FIELD_BORDER: Final = EXACT_MARK  # stands between fields in the exact words: no phrase crosses it
 
 
@@ -97,35 +97,43 @@ class Finder:
         self._wanted = frozenset(terms)
         self._starts = tuple([term.removesuffix(PREFIX_MARK) for term in terms if term.endswith(PREFIX_MARK)])
         self._seen: set[str] = set()
-        self._holding: set[str] = set()
+        self._holding: dict[str, Words | None] = {}  # with the words of those of which some pairs may match
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Find where a text holds any of the terms: character ranges, in order, those that touch joined."""
-        chunks, read = set(self._reader.chunks(text)), self._reader.read
-        new = chunks - self._seen
-        self._seen |= new
-        apart = self._wanted.isdisjoint
-        self._holding.update(
-            # Of what ends in a closing letter some pairs may match.
-            [chunk for chunk in new if (words := read(chunk)).closing or not apart(words.held)]
-        )
-        if self._starts:
-            starts = self._starts
-            self._holding.update(
-                [chunk for chunk in new if any(term.startswith(starts) for term in read(chunk).held)]
-            )
+        """Find where a text holds any of the terms: character ranges, in order, those that touch joined.
+
+        What lies beyond `MAX_READ_CHARACTERS` of new words is not looked at.
+        """
+        chunks = dict.fromkeys(self._reader.chunks(text))
+        left = MAX_READ_CHARACTERS
+        for chunk in [chunk for chunk in chunks if chunk not in self._seen]:
+            self._seen.add(chunk)
+            words = self._reader.read(chunk)
+            if words.closing:
+                self._holding[chunk] = words
+            elif self._is_wanted(words):
+                self._holding[chunk] = None
+            left -= words.size
+            if left <= 0:
+                break
         found: list[tuple[int, int]] = []
-        if self._holding.isdisjoint(chunks):
+        if chunks.keys().isdisjoint(self._holding):
             return found
         for match in self._reader.matches(text):
             chunk = match[0]
-            if chunk in self._holding:
-                words = self._reader.read(chunk)
-                if words.closing:
-                    _add_pairs(found, match.start(), chunk, words, self._wanted)
-                else:
-                    found.append(match.span())
+            if chunk not in self._holding:
+                continue
+            run = self._holding[chunk]
+            if run is not None:
+                _add_pairs(found, match.start(), chunk, run, self._wanted)
+            else:
+                found.append(match.span())
         return found
+
+    def _is_wanted(self, words: Words) -> bool:
+        if not self._wanted.isdisjoint(words.held):
+            return True
+        return bool(self._starts) and any(term.startswith(self._starts) for term in words.held)
 
 
 @lru_cache(maxsize=8)

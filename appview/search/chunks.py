@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_WHOLE_CHARACTERS: Final = 256  # ours; a longer identifier is cut, alike in documents and questions
+# Some characters fold to many (one to 18), so what one chunk gives is bounded, and what one text gives.
+MAX_CHUNK_WORDS: Final = 1_024  # ours; a URL of 2,048 characters holds no more
+MAX_RUN_LETTERS: Final = 10_000  # garden.engram.memory, the graphemes of a text: folding adds none beyond
+MAX_LETTER_CHARACTERS: Final = 8  # ours; a letter of a living script has at most 5 marks
+MAX_READ_CHARACTERS: Final = 180_000  # ours, as indexed: 30,000 bytes give 70,000 of prose, 140,000 of paths
 MAX_CACHED_CHUNKS: Final = 30_000  # about 25 MB
 MAX_CACHED_CHARACTERS: Final = 64  # a longer chunk is hardly seen twice
 
@@ -68,6 +73,11 @@ class Words:
     exact: str = ""  # words and closing, marked and joined by spaces
     held: tuple[str, ...] = ()  # all of these, each once
 
+    @property
+    def size(self) -> int:
+        """How many characters it takes in an index, with the spaces after it."""
+        return len(self.terms) + len(self.exact) + 2
+
 
 class ChunkReader:
     """Reads chunks, and remembers what it has read."""
@@ -100,9 +110,15 @@ class ChunkReader:
         return known
 
     def read_all(self, text: str) -> list[Words]:
-        """Read the chunks of a text in order."""
-        known = self._known
-        return [known.get(chunk) or self.read(chunk) for chunk in self.chunks(text)]
+        """Read the chunks of a text in order, until they have given `MAX_READ_CHARACTERS`."""
+        known, found, left = self._known, [], MAX_READ_CHARACTERS
+        for chunk in self.chunks(text):
+            words = known.get(chunk) or self.read(chunk)
+            found.append(words)
+            left -= words.size
+            if left <= 0:
+                break
+        return found
 
     def _read(self, chunk: str) -> Words:
         if chunk.isascii():
@@ -123,23 +139,28 @@ class ChunkReader:
         if _UUID.fullmatch(chunk):
             return self._words([chunk.lower()], [])
         for outer in _OUTER.split(chunk):
+            if len(words) >= MAX_CHUNK_WORDS:
+                break
             if outer.isdigit() and "," in chunk:
                 continue
             before = len(words)
             for inner in _INNER.split(outer):
-                self._name(inner, words, wholes)
+                self._name(inner[:MAX_WHOLE_CHARACTERS], words, wholes)
+                if len(words) >= MAX_CHUNK_WORDS:
+                    break
             if len(words) > before + 1:
                 wholes.append(_whole(outer))
                 if _VERSION.fullmatch(outer):
                     wholes.append(outer[1:])
         if "," in chunk:
-            words.append(fold(chunk.replace(",", ""))[:MAX_WORD_CHARACTERS])
+            words.append(fold(chunk[:MAX_WHOLE_CHARACTERS].replace(",", ""))[:MAX_WORD_CHARACTERS])
         if len(words) > 1 or chunk[-1:] in "+#":
             wholes.append(_whole(chunk))
         return self._words(words, wholes)
 
     def _name(self, name: str, words: list[str], wholes: list[str]) -> None:
-        """Read a name without joints: `engram_space_uri`, `ModelMismatch`, `HTTP2Server`, a hash."""
+        """Read a name without joints, cut already: `engram_space_uri`, `ModelMismatch`, `HTTP2Server`, a
+        hash."""
         if _looks_random(name):
             words.extend(split_words(fold(name)))
             return
@@ -158,14 +179,14 @@ class ChunkReader:
 
     def _run(self, run: str) -> Words:
         """Read a run without spaces as its overlapping pairs of letters."""
-        single = letters(run)
+        single = [letter[:MAX_LETTER_CHARACTERS] for letter in letters(run)[:MAX_RUN_LETTERS]]
         if len(single) < 2:
             return _joined(tuple(single), tuple(single), (), "")
         pairs = tuple(a + b for a, b in pairwise(single))
         return _joined(pairs, pairs, (), single[-1])
 
     def _picture(self, chunk: str) -> Words:
-        plain = _PICTURE_VARIANTS.sub("", chunk)
+        plain = _PICTURE_VARIANTS.sub("", chunk)[:MAX_WORD_CHARACTERS].rstrip("\u200d")
         parts = tuple(part for part in plain.split("\u200d") if part) if "\u200d" in plain else ()
         return _joined((plain,), (plain,), parts, "") if plain else Words()
 
@@ -183,7 +204,7 @@ def _joined(words: tuple[str, ...], stems: tuple[str, ...], wholes: tuple[str, .
 
 
 def _whole(text: str) -> str:
-    whole: str = _UNSAFE.sub("", fold(text)).lstrip(EXACT_MARK)[:MAX_WHOLE_CHARACTERS]
+    whole: str = _UNSAFE.sub("", fold(text[:MAX_WHOLE_CHARACTERS])).lstrip(EXACT_MARK)[:MAX_WHOLE_CHARACTERS]
     return whole
 
 

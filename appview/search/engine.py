@@ -312,7 +312,7 @@ def _strongest(
         Ranked(id_, value, None, None, {"strength": Component(value, value, 1.0, value)})
         for id_, value in left
     ]
-    hits = Showing(reads, analysis, request, "strength", superseded).hits(ranked, frozenset(), {})
+    hits, _ = Showing(reads, analysis, request, "strength", superseded).hits(ranked, frozenset(), {})
     if not request.explain:
         return SearchResult(hits, "strength", approximate=False)
     corpus, searched = len(reads.ids(scope)), len(reads.ids(scope, request.filters))
@@ -365,7 +365,7 @@ class _Search:
         if near is not None:
             candidates["vector"] = self._in_time(lambda: self._arms.near(near, count), nobody)
         ids = np.unique(np.concatenate(list(candidates.values())))
-        # What is left takes as long as the answer is long, so the deadline lets it be.
+        # What is left takes as long as the answer is long, so the deadline lets it be, but for the marking.
         judge = Judge(self._arms, self._request, self._tuning, self._weights, by_words, near)
         fused = judge.fused(ids)
         if self._request.mix.has_signals:
@@ -380,11 +380,13 @@ class _Search:
             self._mode,
             self._superseded,
             has_context=self._tuning.context.weight > 0.0,
+            deadline=self._deadline,
         )
+        hits, in_time = showing.hits(ranked, self._arms.terms, candidates)
         return SearchResult(
-            showing.hits(ranked, self._arms.terms, candidates),
+            hits,
             self._mode,
-            approximate=self._late or self._arms.approximate,
+            approximate=self._late or self._arms.approximate or not in_time,
             trace=self._trace(candidates, len(fused)) if self._request.explain else None,
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from appview.memory.superseding import mark
 from appview.search.collapse import collapse
+from appview.search.deadline import NEVER, Deadline
 from appview.search.highlights import NOTHING, highlights
 from appview.search.signals import SIGNALS
 from appview.search.values import Hit
@@ -38,14 +39,19 @@ class Showing:
     mode: Ran
     superseded: frozenset[int]
     has_context: bool = True
+    deadline: Deadline = NEVER
 
     def hits(
         self,
         ranked: list[Ranked],
         terms: Collection[str],
         candidates: Mapping[str, NDArray[np.int64]],
-    ) -> tuple[Hit, ...]:
-        """Choose the best and show them. `candidates` are the ids that each arm brought."""
+    ) -> tuple[tuple[Hit, ...], bool]:
+        """Choose the best and show them, and tell whether all were marked in time. `candidates` are the ids
+        that each arm brought.
+
+        Once the deadline is over, hits are shown without what they match: to mark a long one takes a while.
+        """
         ranked, facts = self._best(ranked)
         alike: Mapping[int, list[int]] = {}
         if self.request.collapse:
@@ -54,10 +60,13 @@ class Showing:
         brought = {arm: set(ids.tolist()) for arm, ids in candidates.items()}
         switched_off = {signal for signal, weight in self.request.mix.signals.items() if weight <= 0.0}
         finder = self.analysis.finder(terms)
-        hits = []
+        hits, in_time = [], True
         for candidate in ranked:
             fact, keyword, vector = facts[candidate.id], candidate.keyword, candidate.vector
-            marks = highlights(finder, fact) if keyword is not None and keyword.raw > 0.0 else NOTHING
+            marks = NOTHING
+            if keyword is not None and keyword.raw > 0.0:
+                in_time = in_time and not self.deadline.passed()
+                marks = highlights(finder, fact) if in_time else NOTHING
             hits.append(
                 Hit(
                     fact=fact,
@@ -74,7 +83,7 @@ class Showing:
                     context=candidate.context,
                 )
             )
-        return tuple(hits)
+        return tuple(hits), in_time
 
     def _best(self, ranked: list[Ranked]) -> tuple[list[Ranked], Mapping[int, Fact]]:
         """Put the best in order, or all where some will be collapsed, and read them."""

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from appview.search.chunks import EXACT_MARK
+from appview.search.chunks import EXACT_MARK, MAX_WHOLE_CHARACTERS
 from appview.search.words import fold
 
 if TYPE_CHECKING:
@@ -151,5 +151,5 @@ def _prefix(analysis: TextAnalysis, word: str) -> Prefix | None:
     chunks = analysis.read(start)
     if len(chunks) != 1 or chunks[0].closing:
         return None
-    folded = fold(start)
+    folded = fold(start[:MAX_WHOLE_CHARACTERS])[:MAX_WHOLE_CHARACTERS]
     return Prefix(folded) if len(folded) >= MIN_PREFIX_CHARACTERS and folded.isprintable() else None

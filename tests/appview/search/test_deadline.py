@@ -168,3 +168,24 @@ async def test_words_that_are_slow_to_read_leave_the_vectors(
     late = Searcher(seconds=0.2)
     result = await late.search(space.store, SearchRequest("moon", EAST), EVERYTHING)
     assert result.approximate
+
+
+async def test_hits_after_the_deadline_are_shown_unmarked_and_the_answer_says_so(space: Filler) -> None:
+    await space.add("moon soil", "moon water", "moon", "soil")
+    request = SearchRequest("moon", limit=3)
+    whole = await Searcher().search(space.store, request, EVERYTHING)
+    assert not whole.approximate
+    assert [hit.words for hit in whole.hits] == [("moon",)] * 3
+
+    marked = set()
+    for looks in range(1, 200):
+        late = await Searcher(seconds=1.0, clock=Clock(looks)).search(space.store, request, EVERYTHING)
+        marks = [hit.words for hit in late.hits]
+        if len(marks) == 3:
+            count = sum(map(bool, marks))
+            assert marks == [("moon",)] * count + [()] * (3 - count)
+            assert late.approximate == (count < 3)
+            assert [hit.fact for hit in late.hits] == [hit.fact for hit in whole.hits]
+            marked.add(count)
+    # Time ends before the first, between each two, and after the last.
+    assert marked == {0, 1, 2, 3}

@@ -193,7 +193,7 @@ async def test_the_language_of_before_is_still_known(path: Path, executor: Threa
         assert not result.approximate
 
 
-@pytest.mark.parametrize("other", ["3-english", ANALYSIS.version])
+@pytest.mark.parametrize("other", ["103-english", ANALYSIS.version])
 async def test_another_program_begins_anew(path: Path, executor: ThreadPoolExecutor, other: str) -> None:
     before = await fill(path, executor, 1_200)
     async with opened(path, executor, Upgraded()) as space:
@@ -287,7 +287,7 @@ async def test_a_process_killed_at_any_moment_goes_on_where_it_stopped(
     chance = random.Random(seed)
     child = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tests.appview.search.reanalysis_child", str(path), "2-english"),
+        *("-m", "tests.appview.search.reanalysis_child", str(path), "102-english"),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )

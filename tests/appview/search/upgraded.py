@@ -16,7 +16,7 @@ class Upgraded(TextAnalysis):
     With `keeps_old` it still has the analysis of before.
     """
 
-    def __init__(self, version: str = "2-english", *, keeps_old: bool = False) -> None:
+    def __init__(self, version: str = "102-english", *, keeps_old: bool = False) -> None:
         super().__init__()
         self._version = version
         self._keeps_old = keeps_old

@@ -47,6 +47,7 @@ _PICTURE_VARIANTS = regex.compile(r"[\uFE0F\p{Emoji_Modifier}]", regex.V1)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CONTRACTION = re.compile(r"'(?:s|m|d|ll|re|ve)(?![^\W_])", re.IGNORECASE)  # Caroline's, we'll
 _NEGATION = re.compile(r"(?<=n)'t(?![^\W_])", re.IGNORECASE)  # don't
+_ENDING = re.compile(r"(?:\+\+|\#)\Z")  # as in `_TAIL`
 _VERSION = re.compile(r"v[0-9]+(?:\.[0-9]+)+", re.IGNORECASE)
 _OUTER = re.compile(r"://|[/\\?&=#,]")  # between the parts of a path, a URL, an attribute
 _INNER = re.compile(r"::|->|[-.:@+~%']")  # inside such a part
@@ -59,7 +60,7 @@ MIN_HASH_CHARACTERS: Final = 16  # ours: shorter mixtures of letters and digits 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a chunk holds. `words`, in order, as they stand; `stems`, one a word; `wholes`, kept besides.
+    """What a chunk holds. `words`, in order, as they stand (`c#`); `stems`, one a word; `wholes`, kept too.
 
     `closing` is the single letter that ends a run of an unspaced script in a document, so that one-letter
     questions find it; a question's last run leaves it out.
@@ -156,7 +157,7 @@ class ChunkReader:
             words.append(fold(chunk[:MAX_WHOLE_CHARACTERS].replace(",", ""))[:MAX_WORD_CHARACTERS])
         if len(words) > 1 or chunk[-1:] in "+#":
             wholes.append(_whole(chunk))
-        return self._words(words, wholes)
+        return self._words(words, wholes, _ENDING.search(chunk))
 
     def _name(self, name: str, words: list[str], wholes: list[str]) -> None:
         """Read a name without joints, cut already: `engram_space_uri`, `ModelMismatch`, `HTTP2Server`, a
@@ -190,9 +191,12 @@ class ChunkReader:
         parts = tuple(part for part in plain.split("\u200d") if part) if "\u200d" in plain else ()
         return _joined((plain,), (plain,), parts, "") if plain else Words()
 
-    def _words(self, words: list[str], wholes: list[str]) -> Words:
+    def _words(self, words: list[str], wholes: list[str], ending: re.Match[str] | None = None) -> Words:
         stem = self._stems.stem
-        return _joined(tuple(words), tuple([stem(word) for word in words]), _distinct(wholes), "")
+        stems = tuple([stem(word) for word in words])
+        if ending is not None and words:
+            words[-1] += ending[0]
+        return _joined(tuple(words), stems, _distinct(wholes), "")
 
 
 def _joined(words: tuple[str, ...], stems: tuple[str, ...], wholes: tuple[str, ...], closing: str) -> Words:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appview.memory.scope import EVERYTHING
 from appview.search.analysis import ANALYSIS, TextAnalysis
+from appview.search.engine import SearchRequest
 from appview.search.query import MAX_PHRASES, MAX_TERMS, Phrase, Prefix, Question, read_question
+
+if TYPE_CHECKING:
+    from appview.search.engine import Searcher
+    from tests.appview.search.support import Filler
 
 
 def ask(text: str) -> Question:
@@ -64,6 +72,32 @@ def test_words_and_phrases_can_be_left_out() -> None:
 
 def test_an_identifier_is_left_out_as_its_words_in_order() -> None:
     assert ask("uri -space_uri").excluded == (Phrase(("=space", "=uri")),)
+
+
+def test_what_ends_a_name_counts_in_phrases_and_left_out_words() -> None:
+    assert ask("rewritten -C#").excluded == (Phrase(("=c#",)),)
+    assert ask('rewritten -"in C++"').excluded == (Phrase(("=in", "=c++")),)
+    assert ask('"C"').required == (Phrase(("=c",)),)
+    assert set(ask("C#").terms) == {"c", "c#"}
+
+
+async def test_names_that_differ_in_their_ends_are_told_apart(space: Filler, searcher: Searcher) -> None:
+    names = ("C", "C++", "C#", "Rust")
+    await space.add(*[f"rewritten in {name}" for name in names])
+
+    async def found(text: str) -> set[str]:
+        hits = (await searcher.search(space.store, SearchRequest(text), EVERYTHING)).hits
+        return {hit.fact.text.removeprefix("rewritten in ") for hit in hits}
+
+    assert await found("rewritten -C#") == {"C", "C++", "Rust"}
+    assert await found("rewritten -c++") == {"C", "C#", "Rust"}
+    assert await found("rewritten -C") == {"C++", "C#", "Rust"}
+    assert await found('rewritten -"in C#"') == {"C", "C++", "Rust"}
+    assert await found('"C#"') == {"C#"}
+    assert await found('"in C++"') == {"C++"}
+    assert await found('"C"') == {"C"}
+    assert await found("c+*") == {"C++"}
+    assert await found("C#") == {"C", "C++", "C#"}
 
 
 def test_a_beginning_is_looked_for() -> None:

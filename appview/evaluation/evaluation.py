@@ -64,6 +64,7 @@ async def evaluate_set(
     progress: Callable[[str], None],
 ) -> Evaluation:
     """Index a judged set in a temporary folder and ask its questions. Raises `EvaluationError`."""
+    analyses = {each.language: _analysis(each.language) for each in configurations}
     by_space: dict[str, list[JudgedMemory]] = {}
     for memory in memories:
         by_space.setdefault(memory.space, []).append(memory)
@@ -87,8 +88,7 @@ async def evaluate_set(
     outcomes: dict[Configuration, list[Outcome]] = {configuration: [] for configuration in configurations}
     known = {(memory.space, memory.id) for memory in wanted}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(THREADS) as executor:
-        for language in dict.fromkeys(each.language for each in configurations):
-            analysis = _analysis(language)
+        for language, analysis in analyses.items():
             place = Path(folder) / language
             place.mkdir()
             for name in sorted(asked):

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from appview.evaluation.errors import BadJudgement
 from appview.memory.values import Filters
 from appview.query_log import Asked
+from lexicons.datetimes import Datetime
+from lexicons.errors import InvalidSyntax
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def read_memories(path: Path) -> list[JudgedMemory]:
             _text(where, line, "space"),
             _text(where, line, "id"),
             _text(where, line, "text"),
-            _text(where, line, "createdAt"),
+            _instant(where, line, "createdAt"),
             _texts(where, line, "tags") if "tags" in line else (),
             _text(where, line, "source") if line.get("source") is not None else None,
             _text(where, line, "author") if "author" in line else "",
@@ -157,14 +159,16 @@ def _as_asked(asked: Asked) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
+    with path.open("rb") as file:
+        for number, data in enumerate(file, start=1):
+            if not data.strip():
                 continue
             where = f"{path.name}:{number}"
             try:
-                value = json.loads(line)
-            except ValueError as error:
+                value = json.loads(data.decode())
+            except UnicodeDecodeError as error:
+                raise BadJudgement(where, f"is not UTF-8, from byte {error.start + 1} of the line") from None
+            except (ValueError, RecursionError) as error:
                 raise BadJudgement(where, f"is not JSON: {error}") from None
             if not isinstance(value, dict):
                 raise BadJudgement(where, "is not a JSON object")
@@ -175,11 +179,28 @@ def _text(where: str, line: dict[str, Any], name: str) -> str:
     value = line.get(name)
     if not isinstance(value, str):
         raise BadJudgement(where, f"{name}: {'is missing' if value is None else 'must be a string'}")
-    return value
+    return _whole(where, name, value)
+
+
+def _whole(where: str, name: str, text: str) -> str:
+    r"""Refuse half characters, as `"\ud800"` writes them: no text can hold them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadJudgement(where, f"{name}: half of a character at {error.start + 1}") from None
+    return text
+
+
+def _instant(where: str, line: dict[str, Any], name: str) -> str:
+    text = _text(where, line, name)
+    try:
+        return Datetime(text)
+    except InvalidSyntax as error:
+        raise BadJudgement(where, f"{name}: {error}") from None
 
 
 def _texts(where: str, line: dict[str, Any], name: str) -> tuple[str, ...]:
     value = line.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadJudgement(where, f"{name}: must be a list of strings")
-    return tuple(value)
+    return tuple([_whole(where, name, item) for item in value])

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 # See docs/evaluation.md for what these are worth.
 CONTEXT_WEIGHT: Final = 0.5  # beside the arms, which together count 1
 REACH: Final = 2  # facts before, and as many after
+MAX_WEIGHT: Final = 1_000.0  # ours; more leaves nothing of the arms
+MAX_REACH: Final = 100  # ours; what stands further away is no context
+MAX_GAP_MICROS: Final = (
+    10_000 * 365 * 24 * 3_600 * 1_000_000
+)  # 10,000 years: no two datetimes are further apart
 GAP_MICROS: Final = 30 * 60 * 1_000_000  # ours: what was written half an hour away belongs to something else
 
 
@@ -42,8 +47,12 @@ class ContextSettings:
     gap: int = GAP_MICROS
 
     def __post_init__(self) -> None:
-        if not (0.0 <= self.weight < float("inf") and self.reach >= 1 and self.gap >= 0):
-            raise ValueError("the weight of context is from 0 up, its reach at least 1")
+        if not 0.0 <= self.weight <= MAX_WEIGHT:
+            raise ValueError(f"the weight of context is from 0 to {MAX_WEIGHT:,.0f}")
+        if not 1 <= self.reach <= MAX_REACH:
+            raise ValueError(f"reach is from 1 to {MAX_REACH}")
+        if not 0 <= self.gap <= MAX_GAP_MICROS:
+            raise ValueError("gap is from 0 to 10,000 years, in seconds")
 
 
 def with_context(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 K1: Final = 1.2  # how soon a word that comes again stops counting
 B: Final = 0.6  # how much long facts are held back
 PIVOT_WORDS: Final = 100.0  # of a fact that is neither long nor short
+MAX_CONSTANT: Final = 1_000_000.0  # ours, of K1 and the pivot
+MIN_PIVOT: Final = 0.01  # words; ours: with less, all facts are endlessly long
 FIELD_WEIGHTS: Final = np.array([1.0, 1.0, 0.5, 1.0])  # text, tags, source, exact words (for beginnings)
 COMMON_SHARE: Final = 0.5  # of the facts: a word that more of them hold tells little
 COMMON_FACTS: Final = 2_000  # facts up to which no word is too common to look at: 1 ms of reading
@@ -57,8 +59,12 @@ class KeywordSettings:
     common_facts: float = COMMON_FACTS
 
     def __post_init__(self) -> None:
-        if not (self.k1 >= 0.0 and 0.0 <= self.b <= 1.0 and self.pivot > 0.0 and self.common_facts >= 0):
-            raise ValueError("k1 is from 0 up, b from 0 to 1, pivot above 0")
+        if not (0.0 <= self.k1 <= MAX_CONSTANT and 0.0 <= self.b <= 1.0):
+            raise ValueError(f"k1 is from 0 up to {MAX_CONSTANT:,.0f}, b from 0 to 1")
+        if not MIN_PIVOT <= self.pivot <= MAX_CONSTANT:
+            raise ValueError(f"pivot is from {MIN_PIVOT} to {MAX_CONSTANT:,.0f}")
+        if not self.common_facts >= 0:
+            raise ValueError("common_facts is from 0 up")
 
     def common(self, count: int) -> float:
         """Give the number of facts, of `count`, from which a word is too common."""

@@ -118,7 +118,7 @@ def _context(settings: ContextSettings, given: dict[str, str]) -> ContextSetting
     if "reach" in given:
         settings = replace(settings, reach=round(_number("reach", given.pop("reach"))))
     if "gap" in given:
-        settings = replace(settings, gap=round(_number("gap", given.pop("gap")) * 1_000_000))
+        settings = replace(settings, gap=round(min(_number("gap", given.pop("gap")), 1e15) * 1_000_000))
     return settings
 
 

@@ -52,6 +52,8 @@ def test_one_document_says_all(engram: CommandLine, tmp_path: Path) -> None:
         (["--embedder", "magic"], "not an embedder"),
         (["--part", "half"], "half"),
         (["--settings", "language=klingon"], "klingon"),
+        (["--compare", "language=klingon"], "klingon"),
+        (["--settings", "reach=1e9"], "reach is from 1 to 100"),
     ],
 )
 def test_a_wrong_option_is_told(
@@ -61,6 +63,7 @@ def test_a_wrong_option_is_told(
     answer = engram("eval", memories, queries, "--vectors", tmp_path / "v", *arguments, "--json")
     assert answer.code != 0
     assert reason in answer.error["message"]
+    assert not (tmp_path / "v").exists()  # nothing was embedded
 
 
 def test_a_model_that_is_not_there_is_told(engram: CommandLine, tmp_path: Path) -> None:

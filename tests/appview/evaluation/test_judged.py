@@ -12,6 +12,7 @@ from appview.evaluation.judged import JudgedMemory, JudgedQuery, read_memories, 
 from appview.evaluation.parts import part_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MEMORY = {"space": "s", "id": "1", "text": "moon", "createdAt": "2026-01-01T00:00:00Z"}
@@ -55,6 +56,10 @@ def test_questions_of_one_space_need_not_name_it(tmp_path: Path) -> None:
         ({"space": "s", "id": "1", "text": "x"}, "createdAt: is missing"),
         (MEMORY | {"tags": ["a", 1]}, "tags: must be a list of strings"),
         (MEMORY, "is there already"),
+        (MEMORY | {"createdAt": "yesterday"}, "createdAt: "),
+        (MEMORY | {"text": "a\ud800"}, "text: half of a character at 2"),
+        (MEMORY | {"tags": ["a", "\udfff"]}, "tags: half of a character at 1"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_bad_memory_is_named_by_its_line(tmp_path: Path, line: Any, reason: str) -> None:
@@ -94,3 +99,17 @@ def test_one_space_is_divided_by_question_and_always_alike() -> None:
     assert sorted(tune + rest, key=asked.index) == asked
     assert 70 < len(tune) < 130
     assert part_of(asked[:50], "tune") == [query for query in tune if query in asked[:50]]
+
+
+@pytest.mark.parametrize("read", [read_memories, read_queries])
+def test_a_line_that_is_not_utf8_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'\n{"a": \xff}\n')
+    with pytest.raises(BadJudgement, match=r"^lines.jsonl:2 is not UTF-8, from byte 7 of the line"):
+        read(path)
+
+
+def test_half_a_character_in_a_question_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadJudgement, match=r"^lines.jsonl:2 query: half of a character at 4"):
+        read_queries(file(tmp_path, QUERY, QUERY | {"query": "tom\ud800"}))
+    assert read_queries(file(tmp_path, QUERY | {"query": "tom\ud83c\udf31"}))[0].text == "tom🌱"

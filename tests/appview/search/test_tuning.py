@@ -60,11 +60,29 @@ def test_what_is_described_can_be_read_again() -> None:
         ("keyword=0", "weights"),
         ("floor=2", "floor"),
         ("context=-1", "context"),
+        ("context=1001", "context is from 0 to 1,000"),
+        ("k1=1000001", "k1 is from 0 up to 1,000,000"),
+        ("pivot=0.009", "pivot is from 0.01"),
+        ("pivot=1000001", "to 1,000,000"),
+        ("common_facts=-1", "common_facts is from 0 up"),
+        ("reach=0", "reach is from 1 to 100"),
+        ("reach=101", "reach is from 1 to 100"),
+        ("reach=1e9", "reach is from 1 to 100"),
+        ("gap=-1", "gap is from 0 to 10,000 years"),
+        ("gap=315360000001", "gap is from 0 to 10,000 years"),
+        ("gap=1e308", "gap is from 0 to 10,000 years"),
     ],
 )
 def test_what_cannot_be_is_told(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_tuning(text)
+
+
+def test_each_setting_may_be_as_large_as_its_limit() -> None:
+    most = read_tuning("context=1000,reach=100,gap=315360000000,k1=1000000,b=1,pivot=1000000")
+    assert (most.context.weight, most.context.reach) == (1_000.0, 100)
+    least = read_tuning("context=0,reach=1,gap=0,k1=0,b=0,pivot=0.01,common_facts=0")
+    assert (least.context.gap, least.keyword.pivot) == (0, 0.01)
 
 
 def test_a_model_that_counts_words_counts_less() -> None:

@@ -50,7 +50,9 @@ _NEGATION = re.compile(r"(?<=n)'t(?![^\W_])", re.IGNORECASE)  # don't
 _ENDING = re.compile(r"(?:\+\+|\#)\Z")  # as in `_TAIL`
 _VERSION = re.compile(r"v[0-9]+(?:\.[0-9]+)+", re.IGNORECASE)
 _OUTER = re.compile(r"://|[/\\?&=#,]")  # between the parts of a path, a URL, an attribute
-_INNER = re.compile(r"::|->|[-.:@+~%']")  # inside such a part
+_INNER = re.compile(r"::|->|[.:@+~%']")  # inside such a part; then hyphens
+_TOKEN = re.compile(r"(?=[^-_]*[-_])[A-Za-z0-9_-]{20,}")  # base64url that is not letters and digits alone
+_WORDLIKE = re.compile(r"[a-z]{4,}|[0-9]{4,}")  # seldom in a token, usual in a name
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSAFE = regex.compile(r"[^\w\p{No}\-./:@#+~=&?%\\>]", regex.V1)
 EXACT_MARK: Final = "="  # before an exact word; no word and no whole starts with it
@@ -146,7 +148,14 @@ class ChunkReader:
                 continue
             before = len(words)
             for inner in _INNER.split(outer):
-                self._name(inner[:MAX_WHOLE_CHARACTERS], words, wholes)
+                if _UUID.fullmatch(inner) or _is_token(inner):
+                    words.append(inner.strip("_").lower()[:MAX_WORD_CHARACTERS])
+                    wholes += [_whole(inner)] if len(inner) > MAX_WORD_CHARACTERS else []
+                    continue
+                for name in inner.split("-"):
+                    self._name(name[:MAX_WHOLE_CHARACTERS], words, wholes)
+                    if len(words) >= MAX_CHUNK_WORDS:
+                        break
                 if len(words) >= MAX_CHUNK_WORDS:
                     break
             if len(words) > before + 1:
@@ -226,3 +235,19 @@ def _looks_random(name: str) -> bool:
         return False
     changes = sum(a.isdigit() != b.isdigit() or (a.islower() and b.isupper()) for a, b in pairwise(name))
     return changes * 5 >= len(name)
+
+
+def _is_token(part: str) -> bool:
+    """Tell base64url with its `-` and `_` from names that are joined by them: it changes between cases and to
+    and from digits without end, and hardly holds anything as long as a word or a year."""
+    if len(part) > MAX_WHOLE_CHARACTERS or not _TOKEN.fullmatch(part):
+        return False
+    if min(sum(map(str.islower, part)), sum(map(str.isupper, part))) * 10 < len(part):
+        return False
+    if not any(map(str.isdigit, part)):
+        return False
+    changes = sum(
+        a.isalnum() and b.isalnum() and (a.isdigit() != b.isdigit() or a.islower() != b.islower())
+        for a, b in pairwise(part)
+    )
+    return changes * 3 >= len(part) and sum(map(len, _WORDLIKE.findall(part))) * 4 <= len(part)

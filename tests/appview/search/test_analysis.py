@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import example, given
@@ -124,10 +126,50 @@ def test_identifiers_are_kept_whole_besides_their_parts(text: str, whole: str) -
         "3l6oveex3ii2l",
         "550e8400-e29b-41d4-a716-446655440000",
         "dGhpcyBpcyBhIHRlc3Q0MTIz",
+        "kR3x-9QfLw2_Zt7BvYc0Hn5sJd8",
+        "Vb8_qX2nT-5kLz0RwYc7PjM4hGd1sF9aEu3iKo6tNxB",
     ],
 )
 def test_hashes_and_record_keys_are_never_shredded(key: str) -> None:
     assert terms(key) == exact(key) == [key.lower()]
+
+
+def test_encoded_bytes_and_uuids_stay_whole_inside_of_more() -> None:
+    token, uuid = "Vb8_qX2nT-5kLz0RwYc7PjM4hGd1sF9aEu3iKo6tNxB", "550e8400-e29b-41d4-a716-446655440000"
+    assert exact(f"/d/{token}/edit?key={token}") == ["d", token.lower(), "edit", "key", token.lower()]
+    assert exact(f"runs/{uuid}.json") == ["runs", uuid, "json"]
+    long = f"{token}_{token[::-1]}"
+    assert exact(long) == [long.lower()[:MAX_WORD_CHARACTERS]]
+    assert long.lower() in terms(long)
+
+
+def test_most_encoded_bytes_are_told_from_names() -> None:
+    pick = Random(7)
+    whole = 0
+    for _ in range(500):
+        token = urlsafe_b64encode(pick.randbytes(32)).rstrip(b"=").decode().strip("-_").replace("--", "-A")
+        whole += len(exact(token)) == 1
+    assert whole >= 450
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Meeting-Notes-2024-05-12-Final",
+        "iPhone14ProMax-A2894-US5G",
+        "Sony-WH1000XM4-Headphones-V2",
+        "HTTP2Server_v3_getURL2Parser",
+        "X-Amz-Content-Sha256-V4-Header",
+        "UTF8_to_UTF16LE_BOM2_Converter",
+        "test_A1_B2_c3_D4_e5_F6",
+        "250cf8b51c773f3f8dc8b4be867a9a02-Abstract",
+        "Some_Very_Long_Name_of_a_Class_2",
+        "engram_space_uri_of_the_garden_v2",
+    ],
+)
+def test_names_of_many_parts_are_taken_apart(name: str) -> None:
+    assert len(exact(name)) > 1
+    assert name.lower() in terms(name)
 
 
 @pytest.mark.parametrize(

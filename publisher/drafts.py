@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from lexicons.datetimes import Datetime
 from lexicons.errors import ContractError
-from lexicons.memories import SPACE_ATTRIBUTE, check_new
-from lexicons.syntax import Tid
+from lexicons.memories import MAX_TAG_GRAPHEMES, SPACE_ATTRIBUTE, check_new
+from lexicons.syntax import Did, Tid
 from publisher.errors import Refused
 
 
@@ -30,7 +30,20 @@ class Draft:
             if self.rkey is not None:
                 Tid(self.rkey)
         except ContractError as error:
-            raise Refused(str(error)) from None
+            raise Refused(f"{error}{self._about_links()}") from None
+
+    def _about_links(self) -> str:
+        """Say why a link is refused that names a record of an account with a long DID."""
+        for tag in self.tags:
+            relation, _, target = tag.partition("=")
+            did, slash, rkey = target.partition("/")
+            if slash and Did.is_valid(did) and Tid.is_valid(rkey) and len(tag) > MAX_TAG_GRAPHEMES:
+                most = MAX_TAG_GRAPHEMES - (len(tag) - len(did))
+                return (
+                    f"; {relation}= can name a record of an account whose DID has at most {most} characters,"
+                    f" this one has {len(did)}: mention the record in the text, as at://..."
+                )
+        return ""
 
     def narrowed(self, authority: str) -> Draft:
         """Keep the memory to the space of one authority; raise `Refused` where no tag is left for that."""

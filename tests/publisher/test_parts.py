@@ -306,3 +306,27 @@ def test_every_error_has_a_code_and_a_status() -> None:
             "hint": "h",
             "retryable": error.retryable,
         }
+
+
+@pytest.mark.parametrize(
+    ("relation", "most"), [("supersedes", 39), ("derived-from", 37), ("contradicts", 38), ("caused-by", 40)]
+)
+def test_a_link_has_room_for_so_long_a_did(relation: str, most: int) -> None:
+    def draft(length: int) -> Draft:
+        did = f"did:web:{'a' * (length - 13)}.test"
+        assert len(did) == length
+        return Draft("x", tags=("/p", f"{relation}={did}/3l6oveex3ii2l"))
+
+    draft(most).check()
+    with pytest.raises(Refused) as refused:
+        draft(most + 1).check()
+    assert str(refused.value) == (
+        f"tags[1]: 65 graphemes, at most 64; {relation}= can name a record of an account whose DID has"
+        f" at most {most} characters, this one has {most + 1}: mention the record in the text, as at://..."
+    )
+
+
+def test_other_long_tags_are_no_links() -> None:
+    for tag in ("a" * 65, f"note={'a' * 60}", f"supersedes=did:web:{'a' * 50}.test"):
+        with pytest.raises(Refused, match=r"at most 64$"):
+            Draft("x", tags=(tag,)).check()

@@ -187,6 +187,15 @@ async def test_requests_have_ids_of_their_own(client: Client) -> None:
     assert "mine" not in ids
 
 
+async def test_ids_of_requests_do_not_tell_how_many_requests_others_made(client: Client) -> None:
+    answers = [await client.send("GET", "/xrpc/_health") for _ in range(40)]
+    ids = [int(answer.headers["x-request-id"], 16) for answer in answers]
+    assert ids != sorted(ids)
+    # Of numbers that follow each other, or share what does not change, bits are the same in all.
+    for bit in range(64):
+        assert {number >> bit & 1 for number in ids} == {0, 1}
+
+
 async def test_the_log_names_the_method_and_nothing_that_was_asked(client: Client, garden: Garden) -> None:
     await garden.declare()
     await garden.remember("slugs eat lettuce at night")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 from yarl import URL
 
+from appview.access.subjects import Token
 from appview.clock import now
 from appview.errors import AppviewError, ConfigurationError, Unreachable
 from appview.http.addresses import is_loopback
@@ -50,6 +51,8 @@ async def ask(
         checked = garden().validate_params(SEARCH_MEMORIES, parameters)
     except InvalidRecord as error:
         raise InvalidRequest(str(error)) from None
+    if isinstance(subject, Token) and (row := await control.tokens.named(subject.name)) is not None:
+        subject = Token(row.name, row.id)  # what is kept for a caller is of the very token
     with ThreadPoolExecutor(THREADS) as executor:
         pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
         context = Context.of(settings, control, access, pool, clock=now)

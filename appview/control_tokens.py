@@ -76,6 +76,13 @@ class TokenTable:
         )
         return [_token(row) for row in rows]
 
+    async def named(self, name: str) -> TokenRow | None:
+        """Find the token of a name."""
+        row = await self._database.read(
+            lambda connection: connection.execute("SELECT * FROM tokens WHERE name = ?", (name,)).fetchone()
+        )
+        return None if row is None else _token(row)
+
     async def find(self, token_id: str) -> TokenRow | None:
         """Find a token by the part of it that is no secret."""
         row = await self._database.read(

@@ -163,7 +163,7 @@ class Callers:
             raise CredentialRefused("AuthenticationRequired", "the token has expired")
         if not 0 <= now - self._used_saved.get(identifier, row.last_used_at or 0) < LAST_USED_STEP:
             self._used[identifier] = self._used_saved[identifier] = now
-        return Token(row.name)
+        return Token(row.name, row.id)
 
     async def _account(self, credential: str, method: Nsid) -> Subject:
         now = self._clock() // 1_000_000

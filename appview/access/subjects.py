@@ -7,7 +7,7 @@ a role is written `role:<name>`, and no DID, token name or `anonymous` can look 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, get_args
 
@@ -42,9 +42,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:
-    """A holder of a token that this appview has given out."""
+    """A holder of a token that this appview has given out. Rules know the name alone: `id`, empty where only
+    the name is known, tells a token from a later one of that name."""
 
     name: str
+    id: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -63,6 +65,12 @@ class Anonymous:
 
 
 Subject = Account | Token | Anonymous
+
+
+def holder(subject: Subject) -> str:
+    """Name the very holder of a credential, for what is kept of a caller between requests: whoever
+    gets another token of a name is somebody else."""
+    return f"{subject}#{subject.id}" if isinstance(subject, Token) and subject.id else str(subject)
 
 
 @dataclass(frozen=True, slots=True, order=True)

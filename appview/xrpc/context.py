@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from appview.access.callers import Callers, NoAccounts
+from appview.access.subjects import holder
 from appview.errors import ConfigurationError
 from appview.memory.reinforcer import Reinforcer
 from appview.occasional import Occasional
@@ -130,4 +131,4 @@ class Call:
 
     @property
     def _binding(self) -> Binding:
-        return Binding(self.method, str(self.subject), self.parameters)
+        return Binding(self.method, holder(self.subject), self.parameters)

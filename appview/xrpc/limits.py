@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from appview.access.subjects import Anonymous
+from appview.access.subjects import Anonymous, holder
 from appview.xrpc.addresses import caller_address, limit_key
 from appview.xrpc.buckets import Buckets
 from appview.xrpc.errors import RateLimitExceeded
@@ -113,7 +113,7 @@ class Desk:
     def count_subject(self, subject: Subject) -> None:
         """Count the request by who asks, where that is known; raise `RateLimitExceeded`."""
         if not isinstance(subject, Anonymous):
-            self._count(self._limits.subjects, str(subject), "by this caller")
+            self._count(self._limits.subjects, holder(subject), "by this caller")
 
     def count_space(self, space: SpaceUri) -> None:
         """Count the request by the space that it reads; raise `RateLimitExceeded`."""

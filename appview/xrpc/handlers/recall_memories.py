@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appview.access.subjects import Account, Anonymous
+from appview.access.subjects import Account, Anonymous, holder
 from appview.memory.strength import Recall
 from appview.xrpc.handlers.search_memories import answer_of, read_question, run
 from appview.xrpc.spaces import readable
@@ -22,7 +22,7 @@ async def handle(call: Call) -> dict[str, Any]:
         result = await run(call, question, space)
     recalls: list[Recall] = []
     if not isinstance(call.subject, Anonymous):
-        now, subject, member = call.context.clock(), str(call.subject), is_member(call)
+        now, subject, member = call.context.clock(), holder(call.subject), is_member(call)
         recalls = [Recall(hit.fact.author, hit.fact.rkey, subject, now, member) for hit in result.hits]
         await call.context.reinforcer.add(call.space, recalls)
     return {**answer_of(result), "reinforced": len(recalls)}

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from appview.access.subjects import Anonymous
+from appview.access.subjects import Anonymous, holder
 from appview.memory.strength import SPACE
 from appview.query_log import Asked
 from appview.search.engine import Mode, SearchRequest
@@ -79,7 +79,7 @@ async def run(call: Call, question: Question, space: Readable) -> SearchResult:
         filters=filters(call),
         similar_to=question.similar_to,
         mix=question.mix,
-        subject=SPACE if isinstance(call.subject, Anonymous) else str(call.subject),
+        subject=SPACE if isinstance(call.subject, Anonymous) else holder(call.subject),
         succession=succession(call),
         collapse=given.get("collapse", False),
         explain=given.get("explain", False),

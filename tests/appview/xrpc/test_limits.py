@@ -171,6 +171,18 @@ async def test_a_caller_is_counted_wherever_it_comes_from(
             assert (await status(client)).status == 200  # nobody has no bucket but the address's
 
 
+async def test_a_new_token_of_a_name_is_told_nothing_of_what_the_old_one_used(
+    context: Context, garden: Garden, clock: Clock
+) -> None:
+    await garden.declare()
+    async with answering(context, Limits(clock, subject=3)) as client:
+        old = await give(context, "bot")
+        await status(client, old)
+        assert (await status(client, old)).headers["ratelimit-remaining"] == "1"
+        await context.control.tokens.revoke("bot", actor="operator", now=clock())
+        assert (await status(client, await give(context, "bot"))).headers["ratelimit-remaining"] == "2"
+
+
 async def test_guessing_credentials_costs_the_guesser(context: Context, garden: Garden, clock: Clock) -> None:
     await garden.declare()
     async with answering(context, Limits(clock, address=2 * REFUSED_COST)) as client:

@@ -20,7 +20,7 @@ from appview.xrpc.app import make_app
 from appview.xrpc.bodies import MAX_BODY_BYTES
 from appview.xrpc.context import Context
 from appview.xrpc.server import listening
-from lexicons.ids import RECALL_MEMORIES, SEARCH_MEMORIES
+from lexicons.ids import LIST_MEMORIES, RECALL_MEMORIES, SEARCH_MEMORIES
 from tests.appview.xrpc.conftest import clock
 from tests.appview.xrpc.garden import ALICE, BOB, SPACE, Client, query_vector
 from tests.appview.xrpc.test_callers import Directory, bearer, token
@@ -144,7 +144,7 @@ async def test_who_is_no_member_makes_it_stronger_for_themselves(
     if who == "token":
         secret, row = make_token(Token("reader"), clock(), None, secrets.token_bytes)
         await context.control.tokens.add(row, actor="operator")
-        subject, headers = "token:reader", bearer(secret)
+        subject, headers = f"token:reader#{row.id}", bearer(secret)
     assert (await recall(client, headers, q="lettuce frost")).body["reinforced"] == 2
     assert set((await left(context, planted, subject)).values()) == {1}
     assert set((await left(context, planted)).values()) == {0}
@@ -229,3 +229,35 @@ async def test_a_body_has_a_type_and_a_size(client: Client) -> None:
     assert answer.error == "InvalidRequest"  # no space, and read to its end
     answer = await client.send("POST", path, data=chunks(MAX_BODY_BYTES + 1), headers=headers)
     assert (answer.status, answer.error) == (413, "PayloadTooLarge")
+
+
+async def test_a_new_token_of_a_name_is_another_holder(
+    client: Client, planted: Garden, context: Context
+) -> None:
+    """Rules know the name; what is kept for a caller is of the token."""
+
+    async def give() -> dict[str, str]:
+        secret, row = make_token(Token("reader"), clock(), None, secrets.token_bytes)
+        assert await context.control.tokens.add(row, actor="operator")
+        return bearer(secret)
+
+    async def page(headers: dict[str, str], **given: Any) -> Answer:
+        asked = {"space": SPACE, "limit": "1", **given}
+        return await client.send("GET", f"/xrpc/{LIST_MEMORIES}", params=asked, headers=headers)
+
+    async def strengths(headers: dict[str, str]) -> list[int]:
+        asked = {"space": SPACE, "q": "slugs frost", "weights": "strength=1000", "explain": "true"}
+        found = await client.send("GET", f"/xrpc/{SEARCH_MEMORIES}", params=asked, headers=headers)
+        return [memory["match"]["strength"] for memory in found.body["memories"]]
+
+    first = await give()
+    untouched = await strengths(first)
+    cursor = (await page(first)).body["cursor"]
+    await recall(client, first, q="slugs frost")
+    await context.reinforcer.flush()
+    assert await strengths(first) != untouched
+    assert (await page(first, cursor=cursor)).status == 200
+    await context.control.tokens.revoke("reader", actor="operator", now=clock())
+    second = await give()
+    assert (await page(second, cursor=cursor)).error == "InvalidRequest"
+    assert await strengths(second) == untouched

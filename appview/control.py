@@ -60,6 +60,12 @@ class SpaceRow:
     config_rev: str | None
     declared_at: int
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether a config record has made the space, gone since or not. One that an operator has only made
+        room for is not there yet."""
+        return self.config is not None or self.config_rev is not None
+
 
 @dataclass(frozen=True, slots=True)
 class RepoRow:

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from appview.access.advice import DELETE, OWN_RECORDS, never
+from appview.access.callers import INACTIVE
 from appview.access.rules import OWNER, Permission
-from appview.access.subjects import Account
+from appview.access.subjects import Account, Token
 from appview.access.text import format_rule
 from appview.memory.scope import Attribute, holds_subtree
 from appview.memory.tags import NOT_FROM_RECORDS, Origin, origins, own_attributes
+from lexicons.syntax import Did
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from appview.access.access import Access
     from appview.access.subjects import Action, Subject
+    from appview.control import Control
     from appview.memory.tags import PathTag
     from lexicons.spaces import SpaceUri
 
@@ -31,7 +34,6 @@ class Place:
     path: str
     attributes: Mapping[str, str]
     origins: Mapping[str, Origin]
-    hidden: bool = False  # readers are shown nothing of its author
     notes: tuple[str, ...] = ()
 
     def describe(self) -> str:
@@ -43,6 +45,16 @@ class Place:
         if origin is None or origin.path is None:
             return text
         return f"{text} (from {origin.path}{', protected' if origin.protected else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What decides beside rules, of a question's subject, space and author: why the service would refuse the
+    subject's calls, why the space is not there, and why nothing of the author is shown."""
+
+    caller: str | None = None
+    space: str | None = None
+    author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +126,38 @@ def place_at(
     return Place(path, attributes, found, notes=tuple(notes))
 
 
-def judge(access: Access, subject: Subject, space: SpaceUri, action: Action, place: Place) -> Verdict:
-    """Answer a question as the service would, by the rules in force."""
+async def look_beside(
+    control: Control, subject: Subject, space: SpaceUri, place: Place, now: int, hidden: Collection[str]
+) -> Beside:
+    """Find out what decides a question beside rules. `hidden` are authors of whom the space's readers are
+    shown nothing."""
+    caller = await _refused(control, subject, now)
+    owner = place.attributes.get(OWNER)
+    author = None
+    if owner is not None:
+        status = await _inactive(control, Did(owner))
+        if status is not None:
+            author = f"nothing of its author is shown: the account is {status}"
+        elif owner in hidden:
+            author = (
+                "nothing of its author is shown: the account is not active, or may not write here any more"
+            )
+    return Beside(caller, await _absent(control, space), author)
+
+
+def judge(
+    access: Access, subject: Subject, space: SpaceUri, action: Action, place: Place, beside: Beside
+) -> Verdict:
+    """Answer a question as the service would, by the rules in force and what there is beside them."""
     asked = (subject, space, action, place.path, place.attributes)
     allowed, rules = access.enforce(*asked), tuple(access.deciding(*asked))
     notes = list(place.notes)
     scope = access.scope(subject, space, action)
-    reason = never(subject, action)
+    reason = beside.caller or never(subject, action) or beside.space
     if reason is None and action == "write" and place.attributes.get(OWNER) != str(subject):
         reason = OWN_RECORDS
-    if reason is None and action == "read" and place.hidden:
-        reason = "nothing of its author is shown: the account is not active, or may not write here any more"
+    if reason is None and action == "read":
+        reason = beside.author or _unwritten(access, space, place)
     if reason is None and action == "admin" and allowed and not holds_subtree(scope, place.path):
         reason = f"who governs has all at and below {place.path}, and some of that is out of reach"
     if reason is not None:
@@ -137,3 +170,42 @@ def judge(access: Access, subject: Subject, space: SpaceUri, action: Action, pla
         if any(isinstance(each, Attribute) and each.key == OWNER for each in patterns):
             notes.append("rules on tag:owner= decide for the memories of some authors: name one, owner=DID")
     return Verdict(allowed, rules, place, tuple(notes), overruled=reason is not None)
+
+
+async def _refused(control: Control, subject: Subject, now: int) -> str | None:
+    """Say why the service would refuse a subject's calls, whatever is asked."""
+    if isinstance(subject, Account):
+        status = await _inactive(control, subject.did)
+        return None if status is None else f"the account is {status}, so its calls are refused (401)"
+    if isinstance(subject, Token):
+        row = await control.tokens.named(subject.name)
+        if row is None:
+            return f"there is no token {subject.name}, so calls with one are refused (401)"
+        if row.expires_at is not None and row.expires_at <= now:
+            return f"the token {subject.name} has expired, so calls with it are refused (401)"
+    return None
+
+
+async def _inactive(control: Control, did: Did) -> str | None:
+    repo = await control.repo(did)
+    return repo.status if repo is not None and repo.status in INACTIVE else None
+
+
+async def _absent(control: Control, space: SpaceUri) -> str | None:
+    """Say why the service would answer that there is no such space."""
+    row = await control.space(space)
+    if row is not None and row.is_declared:
+        return None
+    if row is not None:
+        return "there is no such space yet: its config record is not known here (UnknownSpace)"
+    if not await control.admits(space, unknown=True):
+        return "there is no such space: the operator has removed it (UnknownSpace)"
+    return "there is no such space: no config record has declared it here (UnknownSpace)"
+
+
+def _unwritten(access: Access, space: SpaceUri, place: Place) -> str | None:
+    """Say why a memory is not in the space, so that nobody reads it: its author, where known, decides."""
+    owner = place.attributes.get(OWNER)
+    if owner is None or access.may(Account(Did(owner)), space, "write", place.path, place.attributes):
+        return None
+    return f"there is nothing to read: {owner} may not write this here, so it is not indexed, or not any more"

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from appview.access.access import Access
     from appview.access.explaining import Place, Verdict
     from appview.access.subjects import Action, Subject
+    from appview.control import Control
     from appview.memory.pool import SpacePool
     from appview.memory.tags import PathTag
     from appview.settings import Settings
     from lexicons.spaces import SpaceUri
+    from lexicons.syntax import Did
 
 ACTION_NAMES: Final = ("read", "write", "delete", "admin")
 
@@ -43,11 +45,32 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """What rules see of memories, read from the spaces' files."""
+    """What rules see of memories, read from the spaces' files, and what decides beside rules."""
 
     pool: SpacePool
+    control: Control
     access: Access
     _tags: dict[SpaceUri, Sequence[tuple[str, PathTag]]] = field(default_factory=dict)
+    _hidden: dict[SpaceUri, frozenset[Did]] = field(default_factory=dict)
+
+    async def judge(self, subject: Subject, space: SpaceUri, action: Action, place: Place) -> Verdict:
+        """Answer a question as the service would."""
+        from appview.access.explaining import judge, look_beside
+        from appview.clock import now
+
+        hidden = await self.hidden(space)
+        beside = await look_beside(self.control, subject, space, place, now(), hidden)
+        return judge(self.access, subject, space, action, place, beside)
+
+    async def hidden(self, space: SpaceUri) -> frozenset[Did]:
+        """Name the authors of whom readers of a space are shown nothing."""
+        if space not in self._hidden:
+            hidden = await self.access.withheld.authors(space)
+            if self.pool.exists(space):
+                async with self.pool.use(space) as store:
+                    hidden |= store.hidden
+            self._hidden[space] = hidden
+        return self._hidden[space]
 
     async def path_tags(self, space: SpaceUri) -> Sequence[tuple[str, PathTag]]:
         """Read the tags of a space's paths."""
@@ -69,11 +92,9 @@ class Spaces:
         if self.pool.exists(space):
             async with self.pool.use(space) as store:
                 found = await store.place(AtUri(uri))
-                shown_nothing = store.hidden | await self.access.withheld.authors(space)
-                hidden = AtUri(uri).authority in shown_nothing
             if found is not None:
                 given = origins(found.path, await self.path_tags(space), found.own)
-                return Place(found.path, found.attributes, given, hidden=hidden)
+                return Place(found.path, found.attributes, given)
         raise NotFound(
             f"{uri} is not indexed in {space}",
             hint="`engram-appview member list` shows whose memories are; a path can be explained as well",
@@ -107,7 +128,7 @@ def explain(
 
     MEMORY is the URI of a memory, or a path; the tags that paths give are looked up.
     """
-    from appview.access.explaining import judge, place_at
+    from appview.access.explaining import place_at
     from appview.access.subjects import parse_subject
 
     who, what = parse_subject(subject), cast("Action", action)
@@ -118,12 +139,12 @@ def explain(
     path = memory if by_uri else _path(memory)
 
     async def work() -> Verdict:
-        async with opened(settings) as (_, access), _spaces(settings, access) as spaces:
+        async with _spaces(settings) as spaces:
             if by_uri:
                 place = await spaces.memory(space, memory)
             else:
                 place = place_at(path, said, await spaces.path_tags(space), who, what)
-            return judge(access, who, space, what, place)
+            return await spaces.judge(who, space, what, place)
 
     verdict = run_async(work())
     show(
@@ -150,15 +171,14 @@ def try_rules(settings: Settings, file: TextIO, as_json: bool) -> int:
 
     Each is answered as the service would for a memory at PATH whose record has these attributes.
     """
-    from appview.access.explaining import judge, place_at
+    from appview.access.explaining import place_at
 
     expectations = _expectations(file)
 
     async def work() -> list[Verdict]:
-        async with opened(settings) as (_, access), _spaces(settings, access) as spaces:
+        async with _spaces(settings) as spaces:
             return [
-                judge(
-                    access,
+                await spaces.judge(
                     each.subject,
                     each.space,
                     each.action,
@@ -196,19 +216,20 @@ def try_rules(settings: Settings, file: TextIO, as_json: bool) -> int:
 
 
 @asynccontextmanager
-async def _spaces(settings: Settings, access: Access) -> AsyncIterator[Spaces]:
+async def _spaces(settings: Settings) -> AsyncIterator[Spaces]:
     from concurrent.futures import ThreadPoolExecutor
 
     from appview.clock import now
     from appview.memory.pool import SpacePool
     from appview.search.analysis import ANALYSIS
 
-    with ThreadPoolExecutor(1) as executor:
-        pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
-        try:
-            yield Spaces(pool, access)
-        finally:
-            await pool.close()
+    async with opened(settings) as (control, access):
+        with ThreadPoolExecutor(1) as executor:
+            pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
+            try:
+                yield Spaces(pool, control, access)
+            finally:
+                await pool.close()
 
 
 def _path(text: str) -> str:

@@ -13,7 +13,6 @@ from appview.access.rules import parse_object, parse_path
 from appview.access.subjects import Anonymous
 from appview.memory.scope import holds_subtree
 from appview.xrpc.errors import AuthenticationRequired, Forbidden, InvalidRequest, UnknownSpace
-from appview.xrpc.spaces import is_declared
 
 if TYPE_CHECKING:
     from appview.memory.scope import Scope
@@ -63,7 +62,7 @@ async def _found(call: Call) -> tuple[SpaceUri, Scope]:
     scope = access.scope(call.subject, space, "admin")
     row = await call.context.control.space(space)
     hidden = scope.is_nothing and access.scope(call.subject, space, "read").is_nothing
-    if row is None or not is_declared(row) or hidden:
+    if row is None or not row.is_declared or hidden:
         raise UnknownSpace
     if scope.is_nothing:
         raise Forbidden("you do not govern this space")

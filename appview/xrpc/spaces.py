@@ -32,12 +32,6 @@ class Readable:
     scope: Scope
 
 
-def is_declared(row: SpaceRow) -> bool:
-    """Tell whether a config record has made the space, gone since or not. One that an operator has only made
-    room for is not there yet."""
-    return row.config is not None or row.config_rev is not None
-
-
 @asynccontextmanager
 async def readable(call: Call) -> AsyncIterator[Readable]:
     """Open the call's space for the time of the block.
@@ -48,7 +42,7 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
     uri = call.space
     scope = call.context.access.scope(call.subject, uri, "read")
     row = await call.context.control.space(uri)
-    if row is None or not is_declared(row) or scope.is_nothing:
+    if row is None or not row.is_declared or scope.is_nothing:
         raise UnknownSpace
     # Not before: a limit that only what exists can reach would tell that it exists.
     call.desk.count_space(uri)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from appview.errors import StoreError
-from appview.xrpc.spaces import is_declared, tell_fault
+from appview.xrpc.spaces import tell_fault
 from appview.xrpc.views import space_view
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ async def handle(call: Call) -> dict[str, Any]:
     context = call.context
     found = []
     for row in sorted(await context.control.spaces(), key=lambda row: row.uri):
-        if row.uri <= after or not is_declared(row):
+        if row.uri <= after or not row.is_declared:
             continue
         scope = context.access.scope(call.subject, row.uri, "read")
         if not scope.is_nothing:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.control import Control, SpaceRow
 from appview.memory.pool import SpacePool
 from appview.memory.scope import EVERYTHING
 from appview.memory.values import Put, RepoUpdate, Visibility
@@ -56,9 +57,22 @@ async def hide(data: Path) -> None:
         await pool.close()
 
 
+async def declare(data: Path) -> None:
+    """Make Alice's and Bob's spaces known, with no rules of their own."""
+    config = Config.declare(model_key(8), created_at="2026-01-01T00:00:00Z")
+    with ThreadPoolExecutor(1) as executor:
+        control = await Control.open(data / "control.db", executor)
+        for did in (ALICE, BOB):
+            uri = SpaceUri.public(did)
+            await control.put_space(SpaceRow(uri, did, uri.space_kind, config, None, None, 1))
+        await control.close()
+
+
 @pytest.fixture
 def rules(engram: CommandLine) -> CommandLine:
-    """An appview with two rules more than the default."""
+    """An appview with two spaces, and with two rules more than the default."""
+    engram.data.mkdir()
+    asyncio.run(declare(engram.data))
     assert engram("policy", "add", READS, SECRET).code == 0
     return engram
 
@@ -331,6 +345,7 @@ class TestExplain:
         rules("policy", "add", "p, role:everyone, *, path:/*, write, allow")
         rules("policy", "add", "p, role:everyone, *, path:/*, admin, allow")
         rules("policy", "add", "p, role:everyone, *, path:/a/b, admin, deny")
+        rules("token", "add", "ci")
         for who, action, path, allowed in (
             ("anonymous", "write", "/x", False),
             ("anonymous", "admin", "/x", False),
@@ -352,6 +367,7 @@ class TestExplain:
 
     def test_takes_the_uri_of_a_memory(self, rules: CommandLine, tmp_path: Path) -> None:
         uri = asyncio.run(remember(rules.data, "/a/b", "kind=own", "level=own"))
+        rules("member", "add", SPACE, BOB)
         rules("policy", "add", "p, anonymous, *, tag:kind=path, read, deny")
         asked = ("policy", "explain", "anonymous", SPACE, uri, "read")
         assert rules(*asked).out == (

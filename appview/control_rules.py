@@ -32,9 +32,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One change: the rules it took away and those it added. A token shows as `token, <name>, <expiry>`,
-    a tag of a path as `tag, <space>, <path>, <key=value>, plain | protected`, what an operator has said of a
-    space as `space, <space>, added | removed`."""
+    """One change: who made it, the rules it took away and those it added.
+
+    A token shows as `token, <name>, <expiry>`, a tag of a path as `tag, <space>, <path>, <key=value>,
+    plain | protected`, what an operator has said of a space as `space, <space>, added | removed`.
+    """
 
     at: int
     actor: str

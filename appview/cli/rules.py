@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
+from appview.cli.operator import actor
 from appview.cli.options import opened, run_async, settings_options
 from appview.cli.output import json_option, show
 from appview.cli.questions import explain, try_rules
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from appview.control_rules import Rule, RulesChange
     from appview.settings import Settings
 
-ACTOR: Final = "operator"  # whoever may open the data folder
 DEFAULT_AUDIT: Final = 20  # changes that `policy log` shows
 MAX_AUDIT: Final = 10_000
 
@@ -106,7 +106,7 @@ def remove(settings: Settings, rules: Sequence[str], as_json: bool) -> None:
 
     async def work() -> RulesChange:
         async with opened(settings) as (_, access):
-            return await access.amend(plan, actor=ACTOR, action="policy remove")
+            return await access.amend(plan, actor=actor(), action="policy remove")
 
     _show_change(run_async(work()), as_json=as_json)
 
@@ -178,7 +178,7 @@ def _change(
 
     async def work() -> RulesChange:
         async with opened(settings, create=True) as (_, access):
-            return await access.amend(plan, actor=ACTOR, action=action)
+            return await access.amend(plan, actor=actor(), action=action)
 
     return run_async(work())
 

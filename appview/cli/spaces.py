@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from appview.cli.operator import actor
 from appview.cli.options import did_argument, opened, run_async, settings_options, space_argument
 from appview.cli.output import json_option, show, table
 from appview.errors import NotFound
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
-ACTOR: Final = "operator"  # whoever may open the data folder
 NOT_DECLARED: Final = "The space's config record is not known here yet; this counts as soon as it is."
 
 
@@ -38,7 +38,7 @@ def add_member(settings: Settings, space: SpaceUri, did: Did, as_json: bool) -> 
     async def work() -> tuple[bool, bool]:
         async with opened(settings, create=True) as (control, access):
             row = await control.space(space)
-            return await access.add_member(space, did, ACTOR), row is not None and row.config is not None
+            return await access.add_member(space, did, actor()), row is not None and row.config is not None
 
     changed, declared = run_async(work())
     lines = [f"{did} may now write to {space}" if changed else f"{did} is a member already; nothing changed"]
@@ -59,7 +59,7 @@ def remove_member(settings: Settings, space: SpaceUri, did: Did, as_json: bool) 
 
     async def work() -> tuple[bool, bool]:
         async with opened(settings) as (_, access):
-            changed = await access.remove_member(space, did, ACTOR)
+            changed = await access.remove_member(space, did, actor())
             return changed, did in access.inherited_members(space)
 
     changed, stays = run_async(work())
@@ -111,7 +111,7 @@ def add_space(settings: Settings, space: SpaceUri, as_json: bool) -> None:
         from appview.clock import now
 
         async with opened(settings, create=True) as (control, _):
-            return await control.admit_space(space, now(), actor=ACTOR)
+            return await control.admit_space(space, now(), actor=actor())
 
     changed = run_async(work())
     line = f"{space} may be here now" if changed else f"{space} is here already; nothing changed"
@@ -129,7 +129,7 @@ def remove_space(settings: Settings, space: SpaceUri, as_json: bool) -> None:
         from appview.clock import now
 
         async with opened(settings, create=True) as (control, _):
-            return await control.remove_space(space, now(), actor=ACTOR)
+            return await control.remove_space(space, now(), actor=actor())
 
     changed = run_async(work())
     line = f"{space} is hidden now" if changed else f"{space} was hidden already; nothing changed"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from appview.cli.operator import actor
 from appview.cli.options import opened, run_async, settings_options
 from appview.cli.output import json_option, show, table
-from appview.cli.spaces import ACTOR
 from appview.errors import NotFound
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def add_token(settings: Settings, name: Token, lifetime: int | None, as_json: bo
 
     async def work() -> None:
         async with opened(settings, create=True) as (control, _):
-            if not await control.tokens.add(row, actor=ACTOR):
+            if not await control.tokens.add(row, actor=actor()):
                 raise AppviewError(
                     f"there is a token {name.name} already",
                     hint=f"choose another name, or first: engram-appview token revoke {name.name}",
@@ -139,7 +139,7 @@ def revoke_token(settings: Settings, name: Token, as_json: bool) -> None:
 
     async def work() -> list[str]:
         async with opened(settings) as (control, access):
-            if not await control.tokens.revoke(name.name, actor=ACTOR, now=now()):
+            if not await control.tokens.revoke(name.name, actor=actor(), now=now()):
                 raise NotFound(f"there is no token {name.name}", hint="see engram-appview token list")
             rules = [statement.to_rule() for statement in access.statements]
             return [format_rule(rule) for rule in rules if rule.fields[0] == str(name)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
 
+from appview.clock import now
 from appview.control import Control, RepoRow, SpaceRow
 from appview.control_rules import AuditRow, Rule, RulesChange
 from appview.errors import StoreError, StoreMismatch
+from appview.sqlite import Database
 from lexicons.configs import Config
 from lexicons.models import ModelKey
 from lexicons.spaces import SpaceUri
@@ -121,7 +124,7 @@ class TestSpaces:
         await control.remove_space(SPACE, 8, actor="operator")
         await control.admit_space(SPACE, 9, actor="operator")
         added, removed = (Rule("space", (SPACE, what)) for what in ("added", "removed"))
-        assert await control.audit(9) == [
+        assert await control.audit(3) == [
             AuditRow(9, "operator", "space add", (removed,), (added,)),
             AuditRow(7, "operator", "space remove", (added,), (removed,)),
             AuditRow(5, "operator", "space add", (), (added,)),
@@ -195,11 +198,41 @@ class TestRules:
         assert change == RulesChange(3, added=(WRITE,), removed=(READ,))
         assert change.version == await control.policy_version()
         assert (await control.rules())[1][-1] == WRITE
-        newest, oldest = await control.audit(10)
+        newest, oldest, _ = await control.audit(10)
         assert (newest.at, newest.actor, newest.action) == (8, str(ALICE), "policy change")
         assert (newest.before, newest.after) == ((READ,), (WRITE,))
         assert (oldest.before, oldest.after) == ((), (READ,))
         assert await control.audit(1) == [newest]
+
+    async def test_log_begins_with_the_rules_that_were_there_first(self, control: Control) -> None:
+        version, rules = await control.rules()
+        (first,) = await control.audit(10)
+        assert (first.actor, first.action, first.before) == ("engram-appview", "first start", ())
+        assert first.after == tuple(rules)
+        assert abs(first.at - now()) < 3_600_000_000  # microseconds
+        assert await control.changes_since(0) == (version, [((), tuple(rules))])
+
+    async def test_log_of_an_older_file_begins_before_its_first_entry(
+        self, tmp_path: Path, executor: Executor
+    ) -> None:
+        """A file whose rules have been changed since, by a version that did not log its first ones."""
+        path = tmp_path / "control.db"
+        old = tmp_path / "old"
+        old.mkdir()
+        for file in (files("appview") / "migrations").iterdir():
+            if file.name < "004":
+                (old / file.name).write_text(file.read_text())
+        database = await Database.open(path, old, executor, readers=1)
+        control = Control(database)
+        gone = (await control.rules())[1][0]
+        await control.change_rules([READ], [gone], actor="operator", action="change", now=7)
+        await control.close()
+        control = await Control.open(path, executor)
+        changed, first = await control.audit(10)
+        assert (changed.at, first.at) == (7, 7)
+        left = [rule for rule in first.after if rule not in changed.before] + [*changed.after]
+        assert left == (await control.rules())[1]
+        await control.close()
 
     async def test_change_that_does_nothing_leaves_no_trace(self, control: Control) -> None:
         version = (await control.change_rules([READ], actor="operator", action="add", now=1)).version
@@ -207,7 +240,7 @@ class TestRules:
             change = await control.change_rules([READ], [removed], actor="operator", action="add", now=2)
             assert change == RulesChange(version)
             assert not change.changed
-        assert len(await control.audit(10)) == 1
+        assert [row.at for row in await control.audit(10)][:-1] == [1]
 
     async def test_refused_change_changes_nothing(self, control: Control) -> None:
         before = await control.rules()
@@ -222,7 +255,7 @@ class TestRules:
                 [READ, WRITE], [before[1][0]], actor="operator", action="x", now=1, check=refuse
             )
         assert await control.rules() == before
-        assert await control.audit(10) == []
+        assert len(await control.audit(10)) == 1  # the rules that there were before
         assert seen == [(1, [before[1][0]], [READ, WRITE])]
 
     @pytest.mark.parametrize("fields", [(), ("a", ""), ("a",) * 7])

@@ -101,7 +101,7 @@ async def test_the_audit_log_says_who_made_and_revoked_it_and_nothing_secret(con
     await control.tokens.add(row, actor="operator")
     await control.tokens.add(row, actor="operator")
     await control.tokens.revoke("bot", actor="somebody", now=NOW + 1)
-    revoked, added = await control.audit(10)
+    revoked, added, _ = await control.audit(10)
     shown = (Rule("token", ("bot", "2025-11-24T17:00:00+00:00")),)
     assert (added.at, added.actor, added.action, added.before, added.after) == (
         NOW,

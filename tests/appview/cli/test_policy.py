@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ SPACE = SpaceUri.public(ALICE)
 SECRET = "p, role:everyone, *, path:/secret/*, read, deny"
 READS = "p, role:everyone, *, path:/*, read, allow"
 DEFAULT = "p, role:member, *, path:/*, delete, allow"
+USER = pwd.getpwuid(os.getuid()).pw_name
 COMMA = f'p, {BOB}, *, "tag:kind=a,b", write, allow'
 
 
@@ -120,12 +123,40 @@ class TestChanges:
 
     def test_log_tells_when_who_before_and_after(self, rules: CommandLine) -> None:
         rules("policy", "remove", SECRET)
-        newest, oldest = rules("policy", "log", "--json").json["changes"]
-        assert (newest["actor"], newest["action"]) == ("operator", "policy remove")
+        newest, oldest, first = rules("policy", "log", "--json").json["changes"]
+        assert newest["action"] == "policy remove"
+        assert DEFAULT in first["added"]
         assert (newest["removed"], newest["added"]) == ([SECRET], [])
         assert (oldest["removed"], oldest["added"]) == ([], [READS, SECRET])
         assert newest["at"] >= oldest["at"] > "2026"
         assert len(rules("policy", "log", "--limit", "1", "--json").json["changes"]) == 1
+
+    @pytest.mark.parametrize(
+        ("sudo", "who"),
+        [("", USER), ("maria", "maria"), ("x" * 33, USER), ("a b", USER), ("role:operator)", USER)],
+    )
+    def test_log_tells_which_operator(
+        self, engram: CommandLine, monkeypatch: pytest.MonkeyPatch, sudo: str, who: str
+    ) -> None:
+        monkeypatch.setenv("SUDO_USER", sudo)
+        engram("policy", "add", READS)
+        engram("policy", "remove", READS)
+        engram("member", "add", SPACE, BOB)
+        engram("member", "remove", SPACE, BOB)
+        engram("space", "add", SPACE)
+        engram("space", "remove", SPACE)
+        engram("token", "add", "ci")
+        engram("token", "revoke", "ci")
+        *changes, _first = engram("policy", "log", "--json").json["changes"]
+        assert [change["actor"] for change in changes] == [f"operator ({who})"] * 8
+
+    def test_log_tells_a_user_without_a_name_by_number(
+        self, engram: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("SUDO_USER", raising=False)
+        monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+        engram("policy", "add", READS)
+        assert "  operator (uid 3999999999): policy add\n" in engram("policy", "log").out
 
 
 class TestFiles:

@@ -82,6 +82,6 @@ def test_names_that_a_token_may_not_have(engram: CommandLine, name: str) -> None
 def test_the_log_says_what_was_done(engram: CommandLine) -> None:
     engram("token", "add", "bot", "--expires", "never")
     engram("token", "revoke", "bot")
-    revoked, added = engram("policy", "log", "--json").json["changes"]
+    revoked, added, _ = engram("policy", "log", "--json").json["changes"]
     assert (added["action"], added["added"]) == ("token add", ["token, bot, never"])
     assert (revoked["action"], revoked["removed"]) == ("token revoke", ["token, bot, never"])

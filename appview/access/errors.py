@@ -5,6 +5,7 @@ AppviewError
     ├── InvalidRule        a rule is not one that can be followed; `rule` is its text, `reason` why
     ├── InvalidPolicy      rules that are fine one by one do not go together
     ├── CredentialRefused  a credential that does not hold; `fault` is the name a caller is told
+    ├── TagWithheld        a protected tag of a path is not for who asks to change
     └── CannotVerify       a credential that cannot be checked now; trying again later can help
 """
 
@@ -54,6 +55,10 @@ class CredentialRefused(AccessError):
     def __init__(self, fault: Fault, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.fault: Fault = fault
+
+
+class TagWithheld(AccessError):
+    """A protected tag of a path is not for who asks to change."""
 
 
 class CannotVerify(AccessError):

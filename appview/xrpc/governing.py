@@ -31,12 +31,13 @@ async def governed(call: Call) -> SpaceUri:
     return space
 
 
-async def governed_below(call: Call, path: str) -> SpaceUri:
-    """Name the call's space where the caller governs all at and below `path`; raises as `governed`."""
+async def governed_below(call: Call, path: str) -> tuple[SpaceUri, Scope]:
+    """Name the call's space, and all that the caller governs in it, where that is all at and below `path` at
+    least; raises as `governed`."""
     space, scope = await _found(call)
     if not holds_subtree(scope, path):
         raise Forbidden("you do not govern this path")
-    return space
+    return space, scope
 
 
 def path_of(call: Call) -> str:

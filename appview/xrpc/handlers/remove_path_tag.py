@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appview.access.errors import TagWithheld
 from appview.access.path_tags import remove_path_tag
+from appview.xrpc.errors import Forbidden
 from appview.xrpc.governing import governed_below, path_of
 
 if TYPE_CHECKING:
@@ -14,9 +16,12 @@ if TYPE_CHECKING:
 async def handle(call: Call) -> dict[str, Any]:
     """Answer whether the path had the attribute. It counts from the next request on."""
     path = path_of(call)
-    space = await governed_below(call, path)
+    space, governed = await governed_below(call, path)
     async with call.context.pool.use(space) as store:
-        changed = await remove_path_tag(
-            call.context.access, store, path, call.parameters["key"], str(call.subject)
-        )
+        try:
+            changed = await remove_path_tag(
+                call.context.access, store, path, call.parameters["key"], str(call.subject), governed
+            )
+        except TagWithheld as error:
+            raise Forbidden(str(error)) from None
     return {"changed": changed}

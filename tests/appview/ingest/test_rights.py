@@ -110,8 +110,10 @@ async def test_attributes_that_paths_give_decide_who_may_write(world: World) -> 
         await world.access.change([may(bob, space, Attribute("team", "blue"))], actor="test", action="test")
         await world.until_texts(space, {"own", "against the path"})
         async with world.pool.use(space) as store:
-            await put_path_tag(world.access, store, "/b", PathTag("team", "blue"), "test")
-            await put_path_tag(world.access, store, "/c", PathTag("team", "red", protected=True), "test")
+            await put_path_tag(world.access, store, "/b", PathTag("team", "blue"), "test", EVERYTHING)
+            await put_path_tag(
+                world.access, store, "/c", PathTag("team", "red", protected=True), "test", EVERYTHING
+            )
         await world.until_texts(space, {"own", "by path"})
         key = world.remember(bob, "late", "/b/x")
         world.remember(bob, "too late", "/c/x", "team=blue")
@@ -119,7 +121,7 @@ async def test_attributes_that_paths_give_decide_who_may_write(world: World) -> 
         world.network.update(bob, str(MEMORY), key, memory("moved", "/c"))
         await world.until_texts(space, {"own", "by path"})
         async with world.pool.use(space) as store:
-            assert await remove_path_tag(world.access, store, "/c", "team", "test")
+            assert await remove_path_tag(world.access, store, "/c", "team", "test", EVERYTHING)
         await world.until_texts(space, {"own", "by path", "against the path", "too late"})
 
 
@@ -150,7 +152,7 @@ async def test_no_reader_sees_what_a_right_does_not_hold_any_more(world: World) 
         await world.access.change([red], actor="test", action="test")
         assert await seen() == {"one", "two"}
         async with world.pool.use(space) as store:
-            await put_path_tag(world.access, store, "/b", PathTag("team", "red"), "test")
+            await put_path_tag(world.access, store, "/b", PathTag("team", "red"), "test", EVERYTHING)
         assert await seen() == {"one"}
         await world.access.remove_member(space, Did(bob.did), "test")
         assert await seen() == set()

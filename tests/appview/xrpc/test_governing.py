@@ -272,6 +272,53 @@ async def test_who_governs_a_path_does_not_undo_what_a_path_above_protects(
     assert await seen() == []
 
 
+async def test_who_governs_a_path_alone_does_not_undo_what_the_path_itself_protects(
+    caller: Caller, client: Client, garden: Garden
+) -> None:
+    """Whoever governs above it does."""
+    top = Permission(EVERYONE, SPACE, Attribute("level", "top"), "read", allow=False)
+    await garden.hide(Permission(Token("ci"), SPACE, Subtree("/a"), "admin"), top)
+    async with garden.pool.use(SPACE) as store:
+        await store.set_path_tag("/a", "level", "top", protected=True)
+        await store.set_path_tag("/a/b", "kind", "x", protected=True)
+        await store.set_path_tag("/", "stage", "x", protected=True)
+    tag = {"space": SPACE, "path": "/a", "key": "level"}
+
+    async def put(**given: Any) -> tuple[int, str | None]:
+        answer = await caller.call(ids.PUT_PATH_TAG, **{**tag, "value": "low", **given})
+        return answer.status, answer.error
+
+    async def remove(**given: Any) -> tuple[int, str | None]:
+        answer = await caller.call(ids.REMOVE_PATH_TAG, **{**tag, **given})
+        return answer.status, answer.error
+
+    forbidden = (403, "Forbidden")
+    changes = await garden.control.audit(500)
+    for protected in (False, True):
+        assert await put(protected=protected) == forbidden
+    assert await put(value="top", protected=False) == forbidden
+    assert await put(value="top", protected=True) == (200, None)  # changes nothing
+    assert await remove() == forbidden
+    assert await garden.control.audit(500) == changes
+    assert (await client.ask(ids.LIST_MEMORIES, space=SPACE)).texts == []
+    # What is below is theirs, and so is another key of the path, until it is protected.
+    assert await put(path="/a/b", key="kind") == (200, None)
+    assert await remove(path="/a/b", key="kind") == (200, None)
+    assert await put(key="kind", protected=False) == (200, None)
+    assert await put(key="kind", protected=True) == (200, None)
+    assert await remove(key="kind") == forbidden
+    # From above, and of the root, all of it is to be governed.
+    hole = Permission(Token("ci"), SPACE, Subtree("/z"), "admin", allow=False)
+    await garden.hide(Permission(Token("ci"), SPACE, Subtree("/"), "admin"), hole)
+    assert await remove() == forbidden
+    await garden.access.change(remove=[hole], actor="operator", action="test")
+    assert await put(protected=True) == (200, None)
+    assert await remove() == (200, None)
+    assert await put(path="/", key="stage") == (200, None)
+    assert await remove(path="/", key="stage") == (200, None)
+    assert (await client.ask(ids.LIST_MEMORIES, space=SPACE)).texts == ["hidden soon"]
+
+
 @pytest.mark.parametrize(
     "path",
     [

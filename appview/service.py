@@ -95,10 +95,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
                 app = metrics_app(settings, status)
                 url = await stack.enter_async_context(_listening(app, *settings.metrics, "--metrics"))
                 log.info("metrics", url=f"{url}/metrics")
-            app = make_app(context)
-            add_pages(app, settings)
-            add_browsing(app, app[ROUTES].ask)
-            async with _listening(app, settings.host, settings.port, "--port") as url:
+            async with _listening(make_site(context), settings.host, settings.port, "--port") as url:
                 log.info("listening", url=url, sources=list(settings.source))
                 if ready is not None:
                     ready(url)
@@ -109,6 +106,14 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
             ingest.stop()
             await running
     log.info("stopped")
+
+
+def make_site(context: Context) -> web.Application:
+    """Make the application with all that it serves: methods, pages, and what it says of itself."""
+    app = make_app(context)
+    add_pages(app, context.settings)
+    add_browsing(app, app[ROUTES].ask)
+    return app
 
 
 @contextmanager

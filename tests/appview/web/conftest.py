@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import ClientSession
 
-from appview.web.index import add_pages
-from appview.web.pages import add_browsing
-from appview.xrpc.app import ROUTES, make_app
+from appview.service import make_site
 from appview.xrpc.server import listening
 from tests.appview.xrpc.conftest import context, garden, settings
 
@@ -52,9 +50,6 @@ class Site:
 @pytest.fixture
 async def site(context: Context) -> AsyncIterator[Site]:
     """The running appview."""
-    app = make_app(context)
-    add_pages(app, context.settings)
-    add_browsing(app, app[ROUTES].ask)
-    async with listening(app, "127.0.0.1", 0) as port, ClientSession() as session:
+    async with listening(make_site(context), "127.0.0.1", 0) as port, ClientSession() as session:
         yield Site(session, f"http://127.0.0.1:{port}")
     await context.searcher.close()

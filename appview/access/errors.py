@@ -6,6 +6,7 @@ AppviewError
     ├── InvalidPolicy      rules that are fine one by one do not go together
     ├── CredentialRefused  a credential that does not hold; `fault` is the name a caller is told
     ├── TagWithheld        a protected tag of a path is not for who asks to change
+    ├── NotFollowed        what is indexed does not follow the rules yet; trying again later can help
     └── CannotVerify       a credential that cannot be checked now; trying again later can help
 """
 
@@ -59,6 +60,12 @@ class CredentialRefused(AccessError):
 
 class TagWithheld(AccessError):
     """A protected tag of a path is not for who asks to change."""
+
+
+class NotFollowed(AccessError):
+    """What is indexed does not follow the rules yet."""
+
+    retryable = True
 
 
 class CannotVerify(AccessError):

@@ -4,7 +4,9 @@ gone.
 Rules decide what is indexed, and ingest takes out what they do not let in any more, but not in the same
 moment. A reader must not see the difference. Whose right to write in a space is gone is left out of what
 readers see from the moment of the change. Where a right has shrunk and is not gone, only the index knows
-which records that concerns: readers of that space wait until it has followed, for `SETTLE_SECONDS` at most.
+which records that concerns: readers of that space wait until it has followed, for `SETTLE_SECONDS` at most;
+then they are told to come again, until `REFUSE_SECONDS` after the change: an index that has not followed by
+then cannot, and must not keep its space out of reach for good.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from appview.access.errors import NotFollowed
 from appview.memory.scope import reads_attributes
 from lexicons.syntax import Did
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from lexicons.spaces import SpaceUri
 
 SETTLE_SECONDS: Final = 1.0  # ours: after a change, how long readers wait for the index to follow
+REFUSE_SECONDS: Final = 30.0  # ours: after a change, how long readers are refused while it has not
 _NOBODY: Final[frozenset[Did]] = frozenset()
 
 
@@ -64,18 +68,23 @@ class Withheld:
         self._news = asyncio.Event()
 
     async def authors(self, space: SpaceUri) -> frozenset[Did]:
-        """Name the authors of whom readers of a space are shown nothing, by the rules of this moment."""
+        """Name the authors of whom readers of a space are shown nothing, by the rules of this moment.
+
+        Raises `NotFollowed` where the index may hold what readers must not see, and is late.
+        """
         while True:
             rules = self._rules
             authors, waits = self._known.get(space) or await self._look(space, rules)
-            if not waits or not await self._settled():
+            if not waits or self.wake is None:
+                return authors
+            if not await self._settled(self.wake):
+                if asyncio.get_running_loop().time() < self._changed_at + REFUSE_SECONDS:
+                    raise NotFollowed("the space's index does not follow its rules yet")
                 return authors
 
-    async def _settled(self) -> bool:
-        """Wait for the index; False where that takes too long, or nobody makes it follow."""
-        if self.wake is None:
-            return False
-        self.wake()
+    async def _settled(self, wake: Callable[[], None]) -> bool:
+        """Wait for the index; False where that takes too long."""
+        wake()
         news = self._news
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._changed_at + SETTLE_SECONDS):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from appview.access.errors import NotFollowed
 from appview.errors import StoreError
 from appview.xrpc.errors import UNREADABLE_SECONDS, IndexLoading, UnknownSpace
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from appview.xrpc.context import Call, Context
     from lexicons.spaces import SpaceUri
 
+FOLLOW_SECONDS: Final = 1  # ours: an index that is late mostly has followed by then
 _log = structlog.get_logger("appview.xrpc")
 
 
@@ -37,7 +39,8 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
     """Open the call's space for the time of the block.
 
     Raises `UnknownSpace` for one that does not exist and for one of which the caller may read nothing, alike,
-    `RateLimitExceeded`, and `IndexLoading` where the space's file cannot be read.
+    `RateLimitExceeded`, and `IndexLoading` where the space's file cannot be read, or is late to follow
+    the rules.
     """
     uri = call.space
     scope = call.context.access.scope(call.subject, uri, "read")
@@ -46,7 +49,10 @@ async def readable(call: Call) -> AsyncIterator[Readable]:
         raise UnknownSpace
     # Not before: a limit that only what exists can reach would tell that it exists.
     call.desk.count_space(uri)
-    withheld = await call.context.access.withheld.authors(uri)
+    try:
+        withheld = await call.context.access.withheld.authors(uri)
+    except NotFollowed as error:
+        raise IndexLoading(str(error), after=FOLLOW_SECONDS) from None
     try:
         async with call.context.pool.use(uri) as store:
             yield Readable(row, store, store.visible(scope, withheld))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appview.access.errors import NotFollowed
 from appview.errors import StoreError
 from appview.xrpc.spaces import tell_fault
 from appview.xrpc.views import space_view
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 async def handle(call: Call) -> dict[str, Any]:
     """Answer with a page of spaces by URI. Files are opened for the page alone; a space whose file cannot be
-    read is left out."""
+    read, or is late to follow the rules, is left out."""
     limit: int = call.parameters["limit"]
     position = call.position(str)
     after = "" if position is None else str(position[0])
@@ -30,10 +31,12 @@ async def handle(call: Call) -> dict[str, Any]:
                 break
     views = []
     for row, scope in found[:limit]:
-        withheld = await context.access.withheld.authors(row.uri)
         try:
+            withheld = await context.access.withheld.authors(row.uri)
             async with context.pool.use(row.uri) as store:
                 views.append(space_view(row, await store.status(store.visible(scope, withheld))))
+        except NotFollowed:
+            continue
         except StoreError as error:
             tell_fault(context, row.uri, error)
     answer: dict[str, Any] = {"spaces": views}

@@ -43,6 +43,7 @@ SETTINGS = Settings()
         f"counts as {limits.REFUSED_COST} requests",
         f"One address may have {limits.MAX_AT_ONCE}",
         f"at most {withheld.SETTLE_SECONDS:.0f} second after the change",
+        f"not followed {withheld.REFUSE_SECONDS:.0f} seconds after the change",
         "at most once a minute for each account",
         "those of the last second can be unknown",
     ],

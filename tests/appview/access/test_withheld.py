@@ -9,6 +9,7 @@ import pytest
 
 from appview.access import withheld
 from appview.access.access import Access
+from appview.access.errors import NotFollowed
 from appview.access.rules import Grant, Permission
 from appview.access.subjects import EVERYONE, MEMBER, Account, Role
 from appview.control import Control
@@ -142,9 +143,22 @@ class TestWaiting:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         await change(access, NOT_THERE)
-        assert await access.withheld.authors(SPACE) == frozenset()
+        with pytest.raises(NotFollowed):
+            await access.withheld.authors(SPACE)
         assert 0.15 < loop.time() - begun < 5
-        assert (await self.asked(access)).done()  # nor does the next one wait
+        next_one = await self.asked(access)
+        assert next_one.done()  # nor does the next one wait
+        assert isinstance(next_one.exception(), NotFollowed)
+        assert await access.withheld.authors(OTHER) == frozenset()
+        access.withheld.follow(access.rules)
+        assert await access.withheld.authors(SPACE) == frozenset()
+
+    async def test_and_not_for_good_where_the_index_cannot_follow(
+        self, access: Access, woken: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(withheld, "REFUSE_SECONDS", 0.0)
+        await change(access, NOT_THERE)
+        assert await access.withheld.authors(SPACE) == frozenset()
 
     async def test_only_where_something_has_shrunk(self, access: Access, woken: asyncio.Event) -> None:
         await change(access, NOT_THERE)

@@ -121,9 +121,15 @@ async def test_what_was_asked_reaches_neither_answer_nor_log(caplog: pytest.LogC
     "head", [b"", b"GET /x HTTP/1.1\r\nHost: x\r\nX-Slow: "], ids=["silent", "trickling"]
 )
 async def test_a_head_that_does_not_arrive_in_time_ends_the_connection(head: bytes) -> None:
+    async def rest(reader: asyncio.StreamReader) -> bytes:
+        try:
+            return await reader.read()
+        except ConnectionResetError:  # it was closed with bytes of the head on their way
+            return b""
+
     async with serving(echo, keepalive=0.2) as port, asyncio.timeout(5):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        closed = asyncio.create_task(reader.read())
+        closed = asyncio.create_task(rest(reader))
         writer.write(head)
         while head and not closed.done():
             writer.write(b"a")

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from appview.search.analysis import TextAnalysis
     from appview.search.arms import Arms
     from appview.search.derived import ViewCache
-    from appview.search.fusion import Weights
+    from appview.search.fusion import Fused, Weights
     from appview.search.query import Phrase, Question
     from appview.search.signals import Measure, Signal
     from appview.search.values import Ran
@@ -387,21 +387,18 @@ class _Search:
             hits,
             self._mode,
             approximate=self._late or self._arms.approximate or not in_time,
-            trace=self._trace(candidates, len(fused)) if self._request.explain else None,
+            trace=self._trace(candidates, fused) if self._request.explain else None,
         )
 
     def _measures(self, ranked: Sequence[Ranked], now: int) -> Mapping[Signal, Mapping[int, Measure]]:
         ids = [candidate.id for candidate in ranked]
         return measure_signals(self._reads, self._arms, self._request, self._superseded, ids, now)
 
-    def _trace(self, candidates: Mapping[str, NDArray[np.int64]], together: int) -> Trace:
-        shares, mix = self._weights.scaled(), self._request.mix
+    def _trace(self, candidates: Mapping[str, NDArray[np.int64]], fused: Fused) -> Trace:
+        mix = self._request.mix
         share = mix.arms_weight(self._own_weights)
-        around = self._tuning.context.weight if self._mode == "hybrid" else 0.0
-        weights: dict[str, float] = {"keyword": shares[0] * share, "vector": shares[1] * share}
-        if around > 0.0:
-            weights = {name: weight / (1.0 + around) for name, weight in weights.items()}
-            weights["context"] = share * around / (1.0 + around)
+        # An arm that did not run has no weight, nor has context where nothing stands around.
+        weights = {name: weight * share for name, weight in fused.shares.items()}
         weights.update({str(signal): weight for signal, weight in mix.signals.items()})
         total = sum(weights.values())
         question, arms = self._question, self._arms
@@ -411,7 +408,7 @@ class _Search:
             superseded=len(self._superseded),
             keyword=len(candidates["keyword"]) if "keyword" in candidates else None,
             vector=len(candidates["vector"]) if "vector" in candidates else None,
-            candidates=together,
+            candidates=len(fused),
             weights={name: weight / total for name, weight in weights.items()},
             terms=tuple(
                 [

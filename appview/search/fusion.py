@@ -154,6 +154,17 @@ class Fused:
         scores = scores + (self.weights[0] * left) * self.by_keyword
         return np.asarray(scores + (self.weights[1] * left) * self.by_vector)
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight of each part that takes part, by name; they sum to 1."""
+        left = 1.0 - self.share
+        parts = (
+            ("keyword", self.keyword, self.weights[0] * left),
+            ("vector", self.vector, self.weights[1] * left),
+            ("context", self.context, self.share),
+        )
+        return {name: weight for name, values, weight in parts if values is not None}
+
     def at(self, positions: NDArray[np.intp] | NDArray[np.bool_]) -> Fused:
         """Leave some of the candidates, with the scores they have."""
         return replace(

@@ -31,7 +31,8 @@ class TermTrace:
 class Trace:
     """`corpus` are the memories that may be read, `searched` those that filters, phrases and successors
     leave, `superseded` those that others took the place of; an arm's number is that of the candidates it
-    brought, None where it did not run. `weights` are those before unknown parts are left out."""
+    brought, None where it did not run. `weights` are those of the parts that took part, before what is
+    unknown of a memory is left out."""
 
     corpus: int
     searched: int

@@ -259,10 +259,9 @@ async def test_a_trace_tells_what_happened_to_the_question(space: Filler, search
     assert trace is not None
     assert (trace.corpus, trace.searched, trace.superseded) == (4, 1, 1)
     assert (trace.keyword, trace.vector, trace.candidates) == (1, 1, 1)
-    assert trace.weights == {
-        "keyword": pytest.approx(0.24),
-        "vector": pytest.approx(0.16),
-        "context": pytest.approx(0.2),
+    assert trace.weights == {  # nothing stands around the one that is left
+        "keyword": pytest.approx(0.36),
+        "vector": pytest.approx(0.24),
         "recency": 0.4,
         "strength": 0,
         "importance": 0,
@@ -272,6 +271,27 @@ async def test_a_trace_tells_what_happened_to_the_question(space: Filler, search
     assert not [term for term in trace.terms if "blue" in term.term]
     assert (trace.phrases, trace.excluded) == (("=is =new",), ("=sun",))
     assert (await searcher.search(space.store, replace(request, explain=False), EVERYTHING)).trace is None
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("mode", ["keyword", "vector", "hybrid"])
+@pytest.mark.parametrize("profile", ["relevance", "balanced"])
+async def test_the_weights_of_a_trace_are_those_of_the_hits(
+    space: Filler, cached: bool, mode: Mode, profile: str
+) -> None:
+    searcher = Searcher(cache=ViewCache(ANALYSIS) if cached else None)
+    await space.add(Doc("moon", ("/a", "importance=3")), Doc("moons", ("/b", "importance=4")))
+    request = SearchRequest("moon", halves(*EAST), mode, explain=True, mix=PROFILES[profile])
+    for _ in range(2):  # nothing stands around at first, then something does
+        result = await searcher.search(space.store, request, EVERYTHING)
+        assert result.trace is not None
+        hit = result.hits[0]
+        parts = {"keyword": hit.keyword, "vector": hit.vector, "context": hit.context, **hit.signals}
+        counted = {name: part.weight for name, part in parts.items() if part is not None}
+        told = {name: weight for name, weight in result.trace.weights.items() if weight > 0.0}
+        assert told == pytest.approx({name: weight for name, weight in counted.items() if weight > 0.0})
+        assert sum(told.values()) == pytest.approx(1.0)
+        await space.add(Doc("moonlight", ("/a", "importance=5")))
 
 
 async def test_a_trace_counts_what_its_reader_may_read(space: Filler, searcher: Searcher) -> None:

@@ -267,9 +267,8 @@ async def test_a_trace_comes_on_request(client: Client, declared: Garden) -> Non
         "vector": 1,
         "candidates": 1,
         "weights": [
-            {"component": "keyword", "weight": 567},
-            {"component": "vector", "weight": 100},
-            {"component": "context", "weight": 333},
+            {"component": "keyword", "weight": 850},
+            {"component": "vector", "weight": 150},
             *[{"component": name, "weight": 0} for name in ("recency", "strength", "importance", "links")],
         ],
         "terms": [{"term": "moon", "memories": 1, "counted": True}],

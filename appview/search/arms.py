@@ -73,7 +73,12 @@ class Arms(Protocol):
         ...
 
     def narrow(self) -> bool:
-        """Find out what scope, filters, phrases and left-out words let through; tell whether that is any."""
+        """Find out what scope and filters let through; tell whether that is any."""
+        ...
+
+    def narrow_by_phrases(self, deadline: Deadline) -> bool:
+        """Leave what phrases and left-out words let through, as far as there is time; tell whether that is
+        any. `narrow` came first, and nothing else bounds what this reads."""
         ...
 
     def found_among(self, ids: Ids) -> Ids:
@@ -154,10 +159,11 @@ class ArmsOfFile:
         self._corpus: Corpus | None = None
         self._narrowed = Narrowed(scope, filters, None)
         self._keyword: KeywordScores | None = None
+        self._cut = False
 
     @property
     def approximate(self) -> bool:
-        return self._keyword is not None and self._keyword.approximate
+        return self._cut or (self._keyword is not None and self._keyword.approximate)
 
     @property
     def terms(self) -> frozenset[str]:
@@ -187,12 +193,17 @@ class ArmsOfFile:
             ids = self._corpus.ids[~np.isin(self._corpus.ids, left_out, assume_unique=True)]
         elif not scope.is_everything:
             ids = self._corpus.ids
-        phrases = self._question is not None and (self._question.required or self._question.excluded)
-        if self._question is not None and phrases:
-            ids = ids if ids is not None else self._corpus.ids
-            found = PhrasesOfFile(ids, self._corpus, reads, self._analysis, self._deadline)
-            ids = ids[within(self._question, np.ones(len(ids), np.bool_), found.holding)]
-        self._narrowed = Narrowed(scope, filters, ids, by_phrases=bool(phrases))
+        self._narrowed = Narrowed(scope, filters, ids)
+        return self.found_count > 0
+
+    def narrow_by_phrases(self, deadline: Deadline) -> bool:
+        corpus, question = self._corpus, self._question
+        if corpus is not None and question is not None and (question.required or question.excluded):
+            ids = self._narrowed.ids if self._narrowed.ids is not None else corpus.ids
+            found = PhrasesOfFile(ids, corpus, self._reads, self._analysis, deadline)
+            ids = ids[within(question, np.ones(len(ids), np.bool_), found.holding)]
+            self._cut = found.cut
+            self._narrowed = replace(self._narrowed, ids=ids, by_phrases=True)
         return self.found_count > 0
 
     def found_among(self, ids: Ids) -> Ids:
@@ -267,7 +278,7 @@ class ArmsInMemory:
     ) -> None:
         self._reads = reads
         self._view = view
-        self._phrases = PhrasesInMemory(view, reads, analysis, deadline)
+        self._analysis = analysis
         self._settings = settings
         self._scope = scope
         self._filters = filters
@@ -301,13 +312,19 @@ class ArmsInMemory:
         return self._view.count if self._found is None else int(np.count_nonzero(self._found))
 
     def narrow(self) -> bool:
-        view, question = self._view, self._question
+        view = self._view
         self._corpus = in_scope(view, self._reads.bulk, self._scope)
         self._standing = without(view, self._corpus, self._filters)
         self._found = with_filters(view, self._standing, self._filters)
+        return bool(view.count if self._found is None else self._found.any())
+
+    def narrow_by_phrases(self, deadline: Deadline) -> bool:
+        view, question = self._view, self._question
         if question is not None and (question.required or question.excluded):
             found = self._found if self._found is not None else np.ones(view.count, np.bool_)
-            self._found = within(question, found, self._phrases.holding)
+            phrases = PhrasesInMemory(view, self._reads, self._analysis, deadline)
+            self._found = within(question, found, phrases.holding)
+            self._cut = phrases.cut
         return bool(view.count if self._found is None else self._found.any())
 
     def found_among(self, ids: Ids) -> Ids:

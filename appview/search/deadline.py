@@ -25,6 +25,11 @@ class Deadline:
         """Set one so many seconds from now."""
         return cls(clock() + seconds, clock)
 
+    def halfway(self) -> Deadline:
+        """Set one after half of the time that is left: what must leave time for more keeps to it."""
+        now = self.clock()
+        return Deadline(now + max(0.0, self.at - now) / 2, self.clock)
+
     def passed(self) -> bool:
         """Tell whether it is over."""
         return self.clock() >= self.at

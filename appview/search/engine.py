@@ -356,6 +356,9 @@ class _Search:
             self._mode = "vector"  # the text says nothing to search for: unknown, which is not a 0
         if not self._in_time(self._arms.narrow, False):
             return _nothing(self._request, self._mode, late=self._late)
+        # Whoever looks for phrases leaves time to rank what it found.
+        if not self._arms.narrow_by_phrases(self._deadline.halfway()):
+            return _nothing(self._request, self._mode, late=self._arms.approximate)
         candidates: dict[str, NDArray[np.int64]] = {}
         nobody, count = np.empty(0, np.int64), _count(self._request)
         by_words = self._mode != "vector" and self._question is not None

@@ -11,6 +11,7 @@ from appview.memory import claims, superseding
 from appview.memory.scope import EVERYTHING, Scope, Subtree
 from appview.memory.search_reads import SearchReads
 from appview.memory.stopping import Stopped, stopping
+from appview.search import phrases
 from appview.search.analysis import ANALYSIS
 from appview.search.deadline import NEVER, Deadline
 from appview.search.derived import ViewCache
@@ -98,12 +99,62 @@ async def test_a_slow_reader_ends_at_the_deadline(
 
     request = SearchRequest('moon "the soil"', EAST)
     monkeypatch.setattr(SearchReads, "phrase", slow)
-    late = Searcher(cache=searcher._cache, seconds=0.1)
+    late = Searcher(cache=searcher._cache, seconds=0.4)
     before = monotonic()
     result = await late.search(space.store, request, EVERYTHING)
     assert monotonic() - before < 5.0
     assert result.approximate
-    assert result.hits == ()
+    # Nothing is known of any phrase; what may hold it is the best there is, found by both arms.
+    assert "the soil" in [hit.fact.text for hit in result.hits]
+    assert result.mode == "hybrid"
+
+
+async def test_what_may_hold_a_phrase_that_must_not_be_there_is_left_out(
+    space: Filler, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await space.add("moon over soil", "moon, the soil", "the soil under the moon")
+
+    def slow(self: SearchReads, *_: object) -> object:
+        return self.connection.execute(ENDLESS).fetchone()
+
+    monkeypatch.setattr(SearchReads, "phrase", slow)
+    late = Searcher(cache=searcher._cache, seconds=0.4)
+    result = await late.search(space.store, SearchRequest('moon -"the soil"', EAST), EVERYTHING)
+    assert result.approximate
+    assert {hit.fact.text for hit in result.hits} <= {"moon over soil"}
+
+
+@pytest.mark.parametrize("cached", [False, True])
+async def test_the_facts_that_were_seen_to_hold_a_phrase_are_the_answer_when_time_is_over(
+    space: Filler, cached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phrases, "FACTS_A_READ", 1)
+    monkeypatch.setattr(phrases, "OCCURRENCES_A_WORD", 0)  # facts are read where they are as many as these
+    hidden = [Doc("the moon " * 3, ("/secret",)) for _ in range(3)]
+    await space.add("soil of the moon", *hidden, "the moon", "soil the", "moon and the", "over the moon")
+    scope = Scope(frozenset({Subtree("/")}), frozenset({Subtree("/secret")}))
+    cache = ViewCache(ANALYSIS) if cached else None
+    request = SearchRequest('"the moon"', EAST)
+    whole = {hit.fact.text for hit in (await Searcher(cache=cache).search(space.store, request, scope)).hits}
+    assert whole == {"soil of the moon", "the moon", "over the moon"}
+    seen = []
+    for looks in range(1, 40):
+        late = Searcher(cache=cache, seconds=1.0, clock=Clock(looks))
+        result = await late.search(space.store, request, scope)
+        found = {hit.fact.text for hit in result.hits}
+        assert result.approximate or found == whole
+        assert found <= whole | {"moon and the"}  # which has all the words
+        seen.append(found)
+    assert seen[-1] == whole
+
+
+def test_half_of_the_time_that_is_left_is_halfway() -> None:
+    now = 5.0
+    deadline = Deadline.after(2.0, lambda: now)
+    assert deadline.halfway().at == 6.0
+    now = 8.0
+    assert deadline.halfway().passed()
+    assert not NEVER.halfway().passed()
 
 
 @pytest.mark.parametrize("asked", ["search", "strongest"])

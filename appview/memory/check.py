@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from appview.memory import vectors
+from appview.memory.errors import IndexDamaged, of_index
 from appview.memory.judge import embedding_for
 from appview.memory.links import read_links
 from appview.memory.paths import PathTree
@@ -54,9 +55,16 @@ _MAX_SHOWN: Final = 5  # ids named in one finding
 
 def check(connection: Connection) -> list[str]:
     """List what is wrong with the file; nothing, where all is well."""
-    # FTS5 checks what this connection last knew of its index; a query makes it look at the file again.
-    connection.execute("SELECT rowid FROM facts_fts WHERE facts_fts MATCH 'x' LIMIT 1").fetchall()
-    findings = [f"sqlite: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    findings: list[str] = []
+    try:
+        with of_index("keyword"):
+            # FTS5 checks what this connection last knew of its index; a query makes it look again.
+            connection.execute("SELECT rowid FROM facts_fts WHERE facts_fts MATCH 'x' LIMIT 1").fetchall()
+    except IndexDamaged as error:
+        findings.append(f"{error}: {error.__cause__}")
+    findings += [
+        f"sqlite: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"
+    ]
     findings += [
         f"foreign key of {row[0]} {row[1]}" for row in connection.execute("PRAGMA foreign_key_check")
     ]

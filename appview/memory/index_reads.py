@@ -16,6 +16,7 @@ import numpy as np
 
 from appview.memory.changes import changed_since, last_change, numbers, parsed
 from appview.memory.described import describe
+from appview.memory.errors import of_index
 from appview.memory.meta import path_tags_version
 from appview.memory.path_tags import path_tags
 from appview.memory.scope_sql import LIVE
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from appview.memory.described import Described
     from appview.memory.tags import PathTag
-    from appview.memory.vectors import VectorIndex
     from appview.sqlite import Connection
 
 # Exact words ("=word") stand together, behind the mark alone, which stands between fields.
@@ -80,9 +80,8 @@ class Occurrences:
 class IndexReads:
     """Reads of one snapshot for building and following an index."""
 
-    def __init__(self, connection: Connection, index: VectorIndex) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._index = index
 
     def last_change(self) -> int:
         """Read the number of the newest change."""
@@ -93,17 +92,18 @@ class IndexReads:
         return changed_since(self._connection, number)
 
     def live_among(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tell which facts are live: the active index has them."""
+        """Tell which facts are live."""
         found = self._numbers(
-            f"SELECT rowid AS number FROM ({self._index.ids_sql()})"  # noqa: S608
-            " WHERE rowid IN (SELECT value FROM json_each(?))",
+            "SELECT f.id AS number FROM json_each(?) AS asked CROSS JOIN facts AS f ON f.id = asked.value"  # noqa: S608
+            f" WHERE {LIVE}",
             (json.dumps(ids.tolist()),),
         )
         return np.sort(found)
 
     def columns(self) -> Columns:
         """Read the columns of all live facts."""
-        ids = np.sort(self._numbers(f"SELECT rowid AS number FROM ({self._index.ids_sql()})"))  # noqa: S608
+        every = f"SELECT f.id AS number FROM facts AS f INDEXED BY facts_live WHERE {LIVE}"  # noqa: S608
+        ids = np.sort(self._numbers(every))
         parts: list[NDArray[np.int64]] = []
         for start in range(0, len(ids), FACTS_A_READ):
             part = ids[start : start + FACTS_A_READ]
@@ -131,15 +131,18 @@ class IndexReads:
 
     def occurrences(self) -> Iterator[tuple[Occurrences, Occurrences]]:
         """Read where every word and every exact word occurs, words in the order of their bytes. Each answer
-        is of one stretch of the alphabet: an exact word comes with the word of the same letters."""
+        is of one stretch of the alphabet: an exact word comes with the word of the same letters. Raises
+        `IndexDamaged`."""
         # All at once: the words of a file are few.
-        words = self._connection.execute(
-            "SELECT term, term, cnt FROM facts_fts_words WHERE term < ? OR term >= ?", (EXACT_MARK, EXACT_END)
-        ).fetchall()
-        exact = self._connection.execute(
-            "SELECT substr(term, 2), term, cnt FROM facts_fts_words WHERE term > ? AND term < ?",
-            (EXACT_MARK, EXACT_END),
-        ).fetchall()
+        with of_index("keyword"):
+            words = self._connection.execute(
+                "SELECT term, term, cnt FROM facts_fts_words WHERE term < ? OR term >= ?",
+                (EXACT_MARK, EXACT_END),
+            ).fetchall()
+            exact = self._connection.execute(
+                "SELECT substr(term, 2), term, cnt FROM facts_fts_words WHERE term > ? AND term < ?",
+                (EXACT_MARK, EXACT_END),
+            ).fetchall()
         words.extend(exact)
         words.sort(key=itemgetter(0))
         pending: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
@@ -230,11 +233,12 @@ class IndexReads:
     def _occurrences(self, words: Sequence[tuple[str, int]]) -> Occurrences:
         if not words:
             return Occurrences((), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
-        packed = self._numbers(
-            "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2 ELSE 3 END"
-            " AS number FROM facts_fts_places WHERE term >= ? AND term <= ?",
-            (words[0][0], words[-1][0]),
-        )
+        with of_index("keyword"):
+            packed = self._numbers(
+                "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2"
+                " ELSE 3 END AS number FROM facts_fts_places WHERE term >= ? AND term <= ?",
+                (words[0][0], words[-1][0]),
+            )
         counts = np.fromiter((count for _, count in words), np.int64, len(words))
         return Occurrences(tuple([term for term, _ in words]), counts, packed >> 2, packed & 3)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from appview.memory import meta, vectors
+from appview.memory.errors import IndexDamaged, of_index
 from appview.memory.index_reads import IndexReads
 from appview.memory.meta import data_version
 from appview.memory.rows import FACT_COLUMNS, FACT_TABLES, fact
@@ -89,20 +90,42 @@ class SearchReads:
 
     @property
     def bulk(self) -> IndexReads:
-        """Reads for an index in memory. There must be an active index."""
-        if self.index is None:
-            raise AssertionError("reading for an index of a space without a model")
-        return IndexReads(self.connection, self.index)
+        """Reads for an index in memory."""
+        return IndexReads(self.connection)
 
     def until(self, over: Callable[[], bool]) -> AbstractContextManager[None]:
         """Stop the statements of a block, with `Stopped`, once `over` tells so."""
         return stopping(self.connection, over)
 
+    @cached_property
+    def _count(self) -> int:
+        sql = f"SELECT count(*) FROM facts AS f INDEXED BY facts_live WHERE {LIVE}"  # noqa: S608
+        return int(self.connection.execute(sql).fetchone()[0])
+
     def count(self) -> int:
         """Count the live facts."""
+        return self._count
+
+    def are_more_than(self, number: int) -> bool:
+        """Tell whether there are more live facts than that, without counting all."""
+        sql = f"SELECT 1 FROM facts AS f INDEXED BY facts_live WHERE {LIVE} LIMIT 1 OFFSET ?"  # noqa: S608
+        return self.connection.execute(sql, (number,)).fetchone() is not None
+
+    def are_so_many(self, number: int) -> bool:
+        """Tell whether that is the number of live facts. The vector index tells at once where it has all."""
+        try:
+            if self._indexed() == number:
+                return True
+        except IndexDamaged:
+            pass
+        return self.count() == number
+
+    def _indexed(self) -> int:
         if self.index is None:
             return 0
-        return int(self.connection.execute(f"SELECT count(*) FROM ({self.index.ids_sql()})").fetchone()[0])  # noqa: S608
+        with of_index("vector"):
+            sql = f"SELECT count(*) FROM ({self.index.ids_sql()})"  # noqa: S608
+            return int(self.connection.execute(sql).fetchone()[0])
 
     # Which facts.
 
@@ -118,17 +141,16 @@ class SearchReads:
         )
 
     def every_id(self) -> NDArray[np.int64]:
-        """List the live facts: those of the active index."""
-        if self.index is None:
-            return np.empty(0, np.int64)
-        return self._ids(f"SELECT rowid AS number FROM ({self.index.ids_sql()})")  # noqa: S608
+        """List the live facts. What is derived of them may have lost some."""
+        return self._ids(f"SELECT f.id AS number FROM facts AS f INDEXED BY facts_live WHERE {LIVE}")  # noqa: S608
 
     def phrase(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """List the facts that hold marked exact words one after the other."""
+        """List the facts that hold marked exact words one after the other; raise `IndexDamaged`."""
         quoted = " ".join(words).replace('"', '""')
-        return self._ids(
-            "SELECT rowid AS number FROM facts_fts WHERE facts_fts MATCH ?", (f'exact : "{quoted}"',)
-        )
+        with of_index("keyword"):
+            return self._ids(
+                "SELECT rowid AS number FROM facts_fts WHERE facts_fts MATCH ?", (f'exact : "{quoted}"',)
+            )
 
     def neighbours(
         self, ids: Iterable[int], scope: Scope, reach: int, gap: int, filters: Filters = NO_FILTERS
@@ -169,27 +191,30 @@ class SearchReads:
             for id_, before, after in rows
         }
 
-    # Words.
+    # Words. All raise `IndexDamaged` where their index cannot be read.
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, Frequency]:
         """Count each word that occurs."""
-        rows = self.connection.execute(
-            "SELECT w.term, w.doc, w.cnt FROM json_each(?) AS asked CROSS JOIN facts_fts_words AS w"
-            " ON w.term = asked.value",
-            (json.dumps(terms),),
-        )
-        return {term: Frequency(facts, occurrences) for term, facts, occurrences in rows}
+        with of_index("keyword"):
+            rows = self.connection.execute(
+                "SELECT w.term, w.doc, w.cnt FROM json_each(?) AS asked CROSS JOIN facts_fts_words AS w"
+                " ON w.term = asked.value",
+                (json.dumps(terms),),
+            )
+            return {term: Frequency(facts, occurrences) for term, facts, occurrences in rows}
 
     def occurrences(self, terms: Sequence[str], starts: Sequence[str], enough: int) -> int:
         """Count how often words, and words that start so, occur, at least as far as `enough`: a twentieth of
         what reading them costs."""
         ranges = [(term, term) for term in terms]
         ranges += [(start, start + _LAST_CHARACTER) for start in starts]
-        (count,) = self.connection.execute(
-            "SELECT total(cnt) FROM (SELECT w.cnt FROM json_each(?) AS asked CROSS JOIN facts_fts_words AS w"
-            " ON w.term >= asked.value ->> 0 AND w.term <= asked.value ->> 1 LIMIT ?)",
-            (json.dumps(ranges), enough + 1),  # a word occurs at least once
-        ).fetchone()
+        with of_index("keyword"):
+            (count,) = self.connection.execute(
+                "SELECT total(cnt) FROM (SELECT w.cnt FROM json_each(?) AS asked"
+                " CROSS JOIN facts_fts_words AS w"
+                " ON w.term >= asked.value ->> 0 AND w.term <= asked.value ->> 1 LIMIT ?)",
+                (json.dumps(ranges), enough + 1),  # a word occurs at least once
+            ).fetchone()
         return int(count)
 
     def postings(self, term: str, limit: int | None) -> Postings:
@@ -216,11 +241,12 @@ class SearchReads:
     def _lengths(self, where: str, params: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         # FTS5 keeps the number of words a column as variable-length integers, `exact` last; three bytes hold
         # more than a record can.
-        ids, sizes = self.connection.execute(
-            "SELECT group_concat(number), group_concat(size, '') FROM"  # noqa: S608
-            f" (SELECT d.id AS number, hex(substr(d.sz, -3)) AS size FROM {where} ORDER BY d.id)",
-            params,
-        ).fetchone()
+        with of_index("keyword"):
+            ids, sizes = self.connection.execute(
+                "SELECT group_concat(number), group_concat(size, '') FROM"  # noqa: S608
+                f" (SELECT d.id AS number, hex(substr(d.sz, -3)) AS size FROM {where} ORDER BY d.id)",
+                params,
+            ).fetchone()
         if ids is None:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         tail = np.frombuffer(bytes.fromhex(sizes), np.uint8).reshape(-1, 3).astype(np.int64)
@@ -251,7 +277,7 @@ class SearchReads:
         self, vector: bytes, k: int, scope: Scope | None = None, filters: Filters = NO_FILTERS
     ) -> list[int]:
         """List the ids of the facts nearest to a float32 unit vector, of all or of those inside a scope and
-        filters, at most `vectors.MAX_K`."""
+        filters, at most `vectors.MAX_K`; raise `IndexDamaged` where the index does not hold all facts."""
         if self.index is None:
             return []
         allowed = ""
@@ -260,9 +286,12 @@ class SearchReads:
             condition = render(scope, filters)
             allowed = f"SELECT f.id FROM facts AS f WHERE {LIVE}{condition.clause}"  # noqa: S608
             params = condition.params
-        rows = self.connection.execute(
-            self.index.nearest_sql(allowed), (vector, min(k, vectors.MAX_K), *params)
-        )
+        with of_index("vector"):
+            if self._indexed() != self.count():
+                raise IndexDamaged("vector")
+            rows = self.connection.execute(
+                self.index.nearest_sql(allowed), (vector, min(k, vectors.MAX_K), *params)
+            ).fetchall()
         return [row[0] for row in rows]
 
     # Facts.
@@ -286,11 +315,12 @@ class SearchReads:
         return {row[0]: fact(row) for row in rows}
 
     def _postings(self, which: str, params: Sequence[object], limit: int | None) -> Postings:
-        packed = self._numbers(
-            "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2 ELSE 3 END"  # noqa: S608
-            f" AS number FROM facts_fts_places WHERE {which} LIMIT {_GIVEN}",
-            (*params, -1 if limit is None else limit),
-        )
+        with of_index("keyword"):
+            packed = self._numbers(
+                "SELECT doc * 4 + CASE col WHEN 'text' THEN 0 WHEN 'tags' THEN 1 WHEN 'source' THEN 2"  # noqa: S608
+                f" ELSE 3 END AS number FROM facts_fts_places WHERE {which} LIMIT {_GIVEN}",
+                (*params, -1 if limit is None else limit),
+            )
         return Postings(packed >> 2, packed & 3)
 
     def _ids(self, sql: str, params: Sequence[object] = ()) -> NDArray[np.int64]:

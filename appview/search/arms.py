@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from appview.memory.errors import IndexDamaged
 from appview.memory.values import Filters
 from appview.search import vector as vectors
 from appview.search.keyword import DEFAULT, score_keywords
@@ -214,8 +215,27 @@ class ArmsOfFile:
         corpus, question = self._corpus, self._question
         if corpus is None or question is None:
             return np.empty(0, np.int64)
-        own = words_of(self._reads, self._analysis, corpus, question, self._deadline)
-        self._keyword = score_keywords(
+        try:
+            self._keyword = self._scored(question, corpus)
+        except IndexDamaged:
+            if self._analysis is None:
+                self._cut = True
+                return np.empty(0, np.int64)
+            corpus.is_lost = True
+            self._keyword = self._scored(question, corpus)
+        scores, found = self._keyword.scores, self._narrowed.ids
+        if found is None or found is corpus.ids:
+            positions = np.flatnonzero(scores > 0.0)
+        else:
+            positions, _ = corpus.positions(found)
+            positions = positions[scores[positions] > 0.0]
+        return corpus.ids[positions[best(scores[positions], count)]]
+
+    def _scored(self, question: Question, corpus: Corpus) -> KeywordScores:
+        # Reading all facts instead of the index takes long: it leaves time for the vectors.
+        deadline = self._deadline.halfway() if corpus.is_lost else self._deadline
+        own = words_of(self._reads, self._analysis, corpus, question, deadline)
+        return score_keywords(
             self._reads,
             question,
             corpus,
@@ -225,13 +245,6 @@ class ArmsOfFile:
             explain=self._explain,
             everything=self._scope.is_everything,
         )
-        scores, found = self._keyword.scores, self._narrowed.ids
-        if found is None or found is corpus.ids:
-            positions = np.flatnonzero(scores > 0.0)
-        else:
-            positions, _ = corpus.positions(found)
-            positions = positions[scores[positions] > 0.0]
-        return corpus.ids[positions[best(scores[positions], count)]]
 
     def near(self, vector: QueryVector, count: int) -> Ids:
         return vectors.nearest(self._reads, vector, self._narrowed, count)

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from appview.memory.errors import IndexDamaged
 from appview.memory.scope import Scope, Subtree
 from appview.search.ranking import positions_in
 
@@ -35,7 +36,8 @@ _ALL: Final = Subtree("/")
 class Corpus:
     """The facts that statistics are of: sorted ids and their numbers of words. `hidden` is how many more the
     file holds, `counts` how many facts hold a word, as far as known, `places` where some words are, `own`
-    where all are, once they were read from the facts."""
+    where all are, once they were read from the facts. `is_lost` tells that the file's index is damaged or
+    lacks facts: then only these say what words there are."""
 
     ids: NDArray[np.int64]
     lengths: NDArray[np.float32]
@@ -43,6 +45,7 @@ class Corpus:
     counts: dict[str, int] = field(default_factory=dict)
     places: OrderedDict[str, Postings] = field(default_factory=OrderedDict)
     own: OwnWords | None = None
+    is_lost: bool = False
     _table: NDArray[np.int32] | None = None
     _kept: int = 0
     _lock: Lock = field(default_factory=Lock)
@@ -107,11 +110,13 @@ def read_corpus(reads: SearchReads, scope: Scope) -> Corpus:
     else:
         ids = reads.ids(scope)
     hidden = reads.count() - len(ids)
-    known, lengths = reads.lengths(ids if hidden else None)
+    try:
+        known, lengths = reads.lengths(ids if hidden else None)
+    except IndexDamaged:
+        return Corpus(ids, np.zeros(len(ids), np.float32), hidden, is_lost=True)
     positions, there = positions_in(known, ids)
-    # A fact that the keyword index lost has no words; everything else is still answered.
     lengths = np.append(lengths, np.float32(0.0))[np.where(there, positions, -1)]
-    return Corpus(ids, lengths, hidden)
+    return Corpus(ids, lengths, hidden, is_lost=not there.all())
 
 
 class CorpusCache:

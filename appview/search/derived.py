@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from appview.memory.errors import IndexDamaged
 from appview.search.clusters import PROBES, make_clusters
 from appview.search.heap import give_back
 from appview.search.kinds import Kinds, TooManyKinds, document_kinds
@@ -163,7 +164,7 @@ class ViewCache:
                 place.view = made
                 place.refused_at = None
             self._keep(store)
-        except (_Unusable, TooManyKinds):
+        except (_Unusable, TooManyKinds, IndexDamaged):
             place.refused_at = reads.data_version
         finally:
             give_back()
@@ -220,9 +221,9 @@ class ViewCache:
                 if place.behind:
                     return None
                 view = _followed(view, reads, self._analysis)
-            if view is None and reads.count() <= MAX_INLINE:
+            if view is None and not reads.are_more_than(MAX_INLINE):
                 view = _made(reads, self._max_bytes, lambda: None)
-        except (_Unusable, TooManyKinds):
+        except (_Unusable, TooManyKinds, IndexDamaged):
             view, place.refused_at = None, reads.data_version
         place.view = view
         if view is not None:
@@ -262,8 +263,6 @@ def _made(reads: SearchReads, max_bytes: int, check: Callable[[], None]) -> View
     count = len(columns.ids)
     if count * (2 * key.dims + LEAST_BYTES) > max_bytes:
         return None
-    if count != reads.count():
-        raise _Unusable
     sequence = read_sequence(reads, columns.ids)
     if sequence is None:
         raise _Unusable
@@ -316,7 +315,7 @@ def _followed(view: View, reads: SearchReads, analysis: Analyser) -> View | None
     changed = reads.bulk.changed_since(view.change)
     if changed is None:
         return None
-    bulk, count = reads.bulk, reads.count()
+    bulk = reads.bulk
     last = bulk.last_change()
     live = bulk.live_among(changed)
     gone = np.setdiff1d(changed, live, assume_unique=True)
@@ -328,7 +327,7 @@ def _followed(view: View, reads: SearchReads, analysis: Analyser) -> View | None
     view = replace(view, path_tags=read_path_tags(reads, view.path_tags))
     if len(live):
         view = _with(view, live, reads, analysis)
-    if view.live_count != count:
+    if not reads.are_so_many(view.live_count):
         raise _Unusable
     return replace(view, version=reads.data_version, change=last)
 

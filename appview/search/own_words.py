@@ -62,6 +62,11 @@ class OwnWords:
             bisect_left(self.words, start), bisect_left(self.words, start + _LAST_CHARACTER)
         )
 
+    def lengths(self) -> NDArray[np.float32]:
+        """Count the exact words of each fact, where all were read."""
+        exact = self.places[(self.places & 3) == EXACT] >> 2
+        return np.bincount(exact, minlength=len(self.ids)).astype(np.float32)
+
     def _postings(self, first: int, last: int) -> Postings:
         places = self.places[self.starts[first] : self.starts[last]]
         return Postings(self.ids[places >> 2], (places & 3).astype(np.int64))
@@ -99,7 +104,7 @@ def words_of(
 ) -> OwnWords | None:
     """Read a corpus' own words, at least those of a question, where that is less than reading what the file
     holds of those; raise `Stopped`. `analysis` is the one that the file's words are of: where it is gone, the
-    file's index alone knows them."""
+    file's index alone knows them. Raises `IndexDamaged`."""
     kept = kept_words(reads, analysis, corpus, deadline)
     if kept is not None or analysis is None or not corpus.hidden:
         return kept
@@ -116,6 +121,18 @@ def words_of(
     )
 
 
+def lost_words(
+    reads: SearchReads, analysis: Analyser | None, corpus: Corpus, deadline: Deadline
+) -> OwnWords | None:
+    """Read all of a corpus' own words, and its lengths, because the file's index is not whole; raise
+    `Stopped`."""
+    if corpus.own is None and analysis is not None:
+        own = read_own_words(reads, analysis, corpus.ids, deadline)
+        corpus.lengths = own.lengths()
+        corpus.own = own
+    return corpus.own
+
+
 def kept_words(
     reads: SearchReads, analysis: Analyser | None, corpus: Corpus, deadline: Deadline
 ) -> OwnWords | None:
@@ -123,6 +140,8 @@ def kept_words(
     read once and kept with it; raise `Stopped`."""
     if analysis is None:
         return None
+    if corpus.is_lost:
+        return lost_words(reads, analysis, corpus, deadline)
     if corpus.own is None and corpus.hidden > len(corpus.ids) and corpus.words <= MAX_KEPT_WORDS:
         corpus.own = read_own_words(reads, analysis, corpus.with_words, deadline)
     return corpus.own

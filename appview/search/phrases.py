@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from appview.memory.errors import IndexDamaged
 from appview.memory.stopping import Stopped
 from appview.search.chunks import EXACT_MARK
 from appview.search.own_words import FACTS_A_READ, OCCURRENCES_A_WORD, kept_words
@@ -100,10 +101,17 @@ class PhrasesInMemory:
         """Mark those that hold the words one after the other, and those that were looked at."""
         ids = self._view.ids[slots]
         worth = OCCURRENCES_A_WORD * float(self._view.lengths[slots].sum(dtype=np.float64))
-        if self._analysis is None or occurrences <= worth:
-            found, looked_at = _of_index(self._reads, words, ids, self._deadline)
-        else:
-            found, looked_at = in_order(self._reads, self._analysis, words, ids, self._deadline)
+        analysis = self._analysis
+        try:
+            if analysis is None or occurrences <= worth:
+                found, looked_at = _of_index(self._reads, words, ids, self._deadline)
+            else:
+                found, looked_at = in_order(self._reads, analysis, words, ids, self._deadline)
+        except IndexDamaged:
+            if analysis is None:
+                found, looked_at = ids[:0], 0
+            else:
+                found, looked_at = in_order(self._reads, analysis, words, ids, self._deadline)
         return positions_in(found, ids)[1], np.arange(len(ids)) < looked_at
 
 
@@ -125,17 +133,25 @@ class PhrasesOfFile:
         ids = self._base[mask]
         try:
             with self._reads.until(self._deadline.passed):
-                ids, by_facts = self._narrowed(phrase, ids)
+                left, by_facts = self._narrowed(phrase, ids)
+            found, looked_at = self._in_order(phrase.words, left, by_facts=by_facts)
+        except IndexDamaged:
+            left = ids
+            found, looked_at = self._in_order(phrase.words, left, by_facts=True)
         except Stopped:
             self.cut = True
             return Held(np.zeros(len(mask), np.bool_), mask)
-        if by_facts and self._analysis is not None:
-            found, looked_at = in_order(self._reads, self._analysis, phrase.words, ids, self._deadline)
-        else:
-            found, looked_at = _of_index(self._reads, phrase.words, ids, self._deadline)
+        ids = left
         self.cut |= looked_at < len(ids)
         open_ = positions_in(ids[looked_at:], self._base)[1]
         return Held(positions_in(found, self._base)[1] & mask, open_ & mask)
+
+    def _in_order(self, words: Sequence[str], ids: Ids, *, by_facts: bool) -> tuple[Ids, int]:
+        if by_facts and self._analysis is not None:
+            return in_order(self._reads, self._analysis, words, ids, self._deadline)
+        if by_facts:
+            return ids[:0], 0  # neither index nor facts can tell
+        return _of_index(self._reads, words, ids, self._deadline)
 
     def _narrowed(self, phrase: Phrase, ids: Ids) -> tuple[Ids, bool]:
         """Leave the facts that may hold a phrase, as far as that is told at once; and tell whether they are

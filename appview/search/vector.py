@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from appview.memory.errors import IndexDamaged
 from appview.search.clusters import dot_products, picked_products
 from appview.search.deadline import NEVER
 from appview.search.ranking import MAX_CANDIDATES, best
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 GATHER_SHARE: Final = 0.25  # of all vectors, up to which picking rows out beats measuring all
 REACH_A_HIT: Final = 4  # vectors measured at least for each that is wanted
 MAX_MEASURED_ROWS: Final = 2_000  # vectors read from the file and measured in at most 6 ms; above, its index
+
+MEASURED_AT_ONCE: Final = 4_096  # of more
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +60,26 @@ class Narrowed:
 
 
 def nearest(reads: SearchReads, vector: QueryVector, narrowed: Narrowed, count: int) -> NDArray[np.int64]:
-    """Give the ids of the `count` nearest facts of a file, and of those as near as the last; in no order."""
+    """Give the ids of the `count` nearest facts of a file, and of those as near as the last; in no order.
+
+    Where the index lacks some or cannot be read, all that may be found is measured.
+    """
     ids = narrowed.ids
-    if ids is None:
-        return _ids(reads.nearest(vector.unit.tobytes(), count))
-    if len(ids) <= MAX_MEASURED_ROWS or narrowed.by_phrases:
-        found, vectors = reads.embeddings(ids)
-        return found[best(cosines(vector, vectors), count)]
-    # The index measures less finely and leaves out what is as near as the last.
-    around = reads.nearest(vector.unit.tobytes(), count + MAX_CANDIDATES, narrowed.scope, narrowed.filters)
-    found, vectors = reads.embeddings(_ids(sorted(around)))
-    return found[best(cosines(vector, vectors), count)]
+    try:
+        if ids is None:
+            return _ids(reads.nearest(vector.unit.tobytes(), count))
+        if len(ids) > MAX_MEASURED_ROWS and not narrowed.by_phrases:
+            # The index measures less finely and leaves out what is as near as the last.
+            more = count + MAX_CANDIDATES
+            ids = _ids(sorted(reads.nearest(vector.unit.tobytes(), more, narrowed.scope, narrowed.filters)))
+    except IndexDamaged:
+        ids = reads.every_id() if ids is None else ids
+    near, near_cosines = np.empty(0, np.int64), np.empty(0)
+    for start in range(0, len(ids), MEASURED_AT_ONCE):
+        found, vectors = reads.embeddings(ids[start : start + MEASURED_AT_ONCE])
+        near = np.concatenate((near, found))
+        near_cosines = np.concatenate((near_cosines, cosines(vector, vectors)))
+    return near[best(near_cosines, count)]
 
 
 def nearest_in_memory(

@@ -14,7 +14,7 @@ from appview.clock import now
 from appview.errors import AppviewError, ConfigurationError, Unreachable
 from appview.http.addresses import is_loopback
 from appview.memory.pool import SpacePool
-from appview.search.analysis import ANALYSIS
+from appview.search.analysis import analysis_of
 from appview.xrpc.context import Call, Context
 from appview.xrpc.errors import ERRORS, InvalidRequest, ModelMismatch
 from appview.xrpc.handlers import search_memories
@@ -54,7 +54,7 @@ async def ask(
     if isinstance(subject, Token) and (row := await control.tokens.named(subject.name)) is not None:
         subject = Token(row.name, row.id)  # what is kept for a caller is of the very token
     with ThreadPoolExecutor(THREADS) as executor:
-        pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
+        pool = SpacePool(settings.spaces_folder, executor, now, analyser=analysis_of(settings.language))
         context = Context.of(settings, control, access, pool, clock=now)
         context.embedder.start()
         try:

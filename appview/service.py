@@ -23,7 +23,7 @@ from appview.ingest.ingest import Ingest
 from appview.memory.pool import SpacePool
 from appview.memory.reanalyser import Reanalyser
 from appview.observing import metrics_app, told_to_the_command_line
-from appview.search.analysis import ANALYSIS
+from appview.search.analysis import analysis_of
 from appview.web.index import add_pages
 from appview.web.pages import add_browsing
 from appview.xrpc.app import ROUTES, make_app
@@ -63,8 +63,9 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         for line, reason in new_space.advice():
             log.warning("a rule for new spaces", rule=line, reason=reason)
         access = await Access.open(control, now, new_space=new_space)
+        analysis = analysis_of(settings.language)
         pool = SpacePool(
-            settings.spaces_folder, executor, now, analyser=ANALYSIS, max_open=settings.max_open_spaces
+            settings.spaces_folder, executor, now, analyser=analysis, max_open=settings.max_open_spaces
         )
         stack.push_async_callback(pool.close)
         ingest = Ingest(settings, control, access, pool, now)
@@ -78,7 +79,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
                 key_seconds=settings.caller_key_seconds,
             )
         )
-        reanalyser = Reanalyser(pool, ANALYSIS.version, partial(_declared, control))
+        reanalyser = Reanalyser(pool, analysis.version, partial(_declared, control))
         stack.push_async_callback(reanalyser.close)
         reanalyser.start()
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import Stemmer
+
 from appview.errors import ConfigurationError
 from appview.source_lines import parse_source
 from lexicons.errors import InvalidSyntax
@@ -79,6 +81,15 @@ def one_of(*choices: str) -> Callable[[object], str]:
         return value.strip().lower()
 
     return parse
+
+
+def language(value: object) -> str:
+    """Take a language whose word forms are known."""
+    text = plain(value).lower()
+    known = Stemmer.algorithms()
+    if text not in known:
+        raise ValueError("must be one of " + ", ".join(known))
+    return text
 
 
 def url(*schemes: str, bare: bool) -> Callable[[object], str]:

@@ -40,6 +40,7 @@ MAX_RATE: Final = 100_000_000  # requests a minute; more than any machine answer
 
 Registration = Literal["open", "closed"]
 Reading = Literal["everyone", "members"]
+Fusion = Literal["convex", "rank"]
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -179,6 +180,20 @@ class Settings:
         "number",
         kinds.number(1, MAX_OPEN_SPACES),
         "How many spaces' files are open at once. Others are opened when they are needed.",
+    )
+    language: str = _setting(
+        "english",
+        "language",
+        kinds.language,
+        "Language of the words in Latin letters, by which word forms are known: `french`, `german` and so on."
+        " Other scripts tell theirs. After a change the words of every space are made anew, in the"
+        " background.",
+    )
+    fusion: Fusion = _setting(
+        "convex",
+        "convex or rank",
+        kinds.one_of("convex", "rank"),
+        "How scores by words and by meaning are put together: their weighted sum, or that of their ranks.",
     )
     query_timeout_ms: int = _setting(
         3_000,

@@ -221,11 +221,11 @@ async def _spaces(settings: Settings) -> AsyncIterator[Spaces]:
 
     from appview.clock import now
     from appview.memory.pool import SpacePool
-    from appview.search.analysis import ANALYSIS
+    from appview.search.analysis import analysis_of
 
     async with opened(settings) as (control, access):
         with ThreadPoolExecutor(1) as executor:
-            pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
+            pool = SpacePool(settings.spaces_folder, executor, now, analyser=analysis_of(settings.language))
             try:
                 yield Spaces(pool, control, access)
             finally:

@@ -109,11 +109,11 @@ async def _held(settings: Settings, space: SpaceUri, did: Did) -> dict[str, Any]
 
     from appview.clock import now
     from appview.memory.pool import SpacePool
-    from appview.search.analysis import ANALYSIS
+    from appview.search.analysis import analysis_of
 
     found: dict[str, Any] = {"space": space, "indexed": 0, "leftOut": 0, "rev": None, "hidden": False}
     with ThreadPoolExecutor(THREADS) as executor:
-        pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
+        pool = SpacePool(settings.spaces_folder, executor, now, analyser=analysis_of(settings.language))
         try:
             if pool.exists(space):
                 async with pool.use(space) as store:

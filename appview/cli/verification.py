@@ -97,13 +97,13 @@ async def _verifier(settings: Settings) -> AsyncIterator[tuple[Verifier, Control
     from appview.ingest.fetch import RepoFetcher
     from appview.ingest.verification import Verifier
     from appview.memory.pool import SpacePool
-    from appview.search.analysis import ANALYSIS
+    from appview.search.analysis import analysis_of
 
     logs.configure("console", "error")
     async with AsyncExitStack() as stack:
         control, access = await stack.enter_async_context(opened(settings))
         executor = stack.enter_context(ThreadPoolExecutor(THREADS))
-        pool = SpacePool(settings.spaces_folder, executor, now, analyser=ANALYSIS)
+        pool = SpacePool(settings.spaces_folder, executor, now, analyser=analysis_of(settings.language))
         stack.push_async_callback(pool.close)
         client = await stack.enter_async_context(HttpClient(allow_loopback=settings.allow_loopback))
         fetcher = RepoFetcher(client, Resolver(client, settings.plc_url, now), now, settings.data)

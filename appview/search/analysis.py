@@ -141,6 +141,11 @@ def _of_language(language: str) -> TextAnalysis:
     return TextAnalysis(language)
 
 
+def analysis_of(language: str) -> TextAnalysis:
+    """Give the analysis for a language of words in Latin letters, one that there is a stemmer for."""
+    return ANALYSIS if language == DEFAULT_LANGUAGE else _of_language(language)
+
+
 def _exact(chunks: Sequence[Words]) -> str:
     return " ".join([words.exact for words in chunks])
 
@@ -166,4 +171,5 @@ def _add_pairs(
         found.append((low, high))
 
 
-ANALYSIS: Final = TextAnalysis()
+DEFAULT_LANGUAGE: Final = "english"
+ANALYSIS: Final = TextAnalysis(DEFAULT_LANGUAGE)

@@ -12,9 +12,10 @@ from appview.errors import ConfigurationError
 from appview.memory.reinforcer import Reinforcer
 from appview.occasional import Occasional
 from appview.query_log import QueryLog
-from appview.search.analysis import ANALYSIS
+from appview.search.analysis import analysis_of
 from appview.search.derived import ViewCache
 from appview.search.engine import Searcher
+from appview.search.tuning import Tuning
 from appview.xrpc.cursors import Binding, Cursors
 from appview.xrpc.errors import UnknownSpace
 from appview.xrpc.keys import Keys
@@ -82,8 +83,14 @@ class Context:
                 raise ConfigurationError(f"embedder: {error}", hint=error.hint) from None
         keys = Keys.load(settings.data)
         cursors = Cursors(keys.cursor_secret)
-        cache = ViewCache(ANALYSIS, max_bytes=settings.index_memory_mb << 20)
-        searcher = Searcher(cache=cache, seconds=settings.query_timeout_ms / 1000, now=clock)
+        analysis = analysis_of(settings.language)
+        searcher = Searcher(
+            cache=ViewCache(analysis, max_bytes=settings.index_memory_mb << 20),
+            tuning=Tuning(method=settings.fusion),
+            analysis=analysis,
+            seconds=settings.query_timeout_ms / 1000,
+            now=clock,
+        )
         callers = callers or Callers(settings.service_did, NoAccounts(), control, clock)
         return cls(
             settings=settings,

@@ -20,7 +20,7 @@ import numpy as np
 
 from appview.memory.errors import IndexDamaged
 from appview.search.clusters import PROBES, make_clusters
-from appview.search.heap import give_back
+from appview.search.heap import making_much
 from appview.search.kinds import Kinds, TooManyKinds, document_kinds
 from appview.search.postings import Tail, Words, author_key, label_key
 from appview.search.ranking import positions_in
@@ -132,42 +132,44 @@ class ViewCache:
         often; what it raises ends the work, and everything is as before."""
         place = self._place(store)
         try:
-            if reads.index is None:
-                return
-            with place.lock:
-                current = self._current(store, place, reads, None)
-                if current is None and place.view is not None:
-                    return  # a reader was faster; the next question asks for a build again
-            asked = [vector for vector in list(place.asked) if len(vector) == 2 * reads.index.key.dims]
-            if current is None or current.dead_count > MAX_DEAD_SHARE * current.count:
-                made = _made(reads, self._max_bytes, check)
-                current = None
-            else:
-                made = current
-            if made is None:
-                place.refused_at = reads.data_version
-                return
-            place.behind = False
-            if made is current and not self._is_due(place):
-                return
-            if made is current:
-                words = _words(reads, made.ids, made.words.kinds, check)
-                made = replace(made, words=words)
-            questions = np.frombuffer(b"".join(asked), np.float16).reshape(len(asked), reads.index.key.dims)
-            made = replace(made, clusters=make_clusters(made.matrix, made.inverses, questions, check))
-            with place.lock:
-                newest = place.view
-                if newest is not None and newest.analysis != made.analysis:
-                    return  # the words have been made anew meanwhile
-                if newest is not None and current is not None and made.matrix is current.matrix:
-                    made = _exchanged(newest, made)
-                place.view = made
-                place.refused_at = None
-            self._keep(store)
+            with making_much():
+                self._build(store, place, reads, check)
         except (_Unusable, TooManyKinds, IndexDamaged):
             place.refused_at = reads.data_version
-        finally:
-            give_back()
+
+    def _build(self, store: SpaceStore, place: _Place, reads: SearchReads, check: Callable[[], None]) -> None:
+        if reads.index is None:
+            return
+        with place.lock:
+            current = self._current(store, place, reads, None)
+            if current is None and place.view is not None:
+                return  # a reader was faster; the next question asks for a build again
+        asked = [vector for vector in list(place.asked) if len(vector) == 2 * reads.index.key.dims]
+        if current is None or current.dead_count > MAX_DEAD_SHARE * current.count:
+            made = _made(reads, self._max_bytes, check)
+            current = None
+        else:
+            made = current
+        if made is None:
+            place.refused_at = reads.data_version
+            return
+        place.behind = False
+        if made is current and not self._is_due(place):
+            return
+        if made is current:
+            words = _words(reads, made.ids, made.words.kinds, check)
+            made = replace(made, words=words)
+        questions = np.frombuffer(b"".join(asked), np.float16).reshape(len(asked), reads.index.key.dims)
+        made = replace(made, clusters=make_clusters(made.matrix, made.inverses, questions, check))
+        with place.lock:
+            newest = place.view
+            if newest is not None and newest.analysis != made.analysis:
+                return  # the words have been made anew meanwhile
+            if newest is not None and current is not None and made.matrix is current.matrix:
+                made = _exchanged(newest, made)
+            place.view = made
+            place.refused_at = None
+        self._keep(store)
 
     def ended(self, store: SpaceStore) -> None:
         """Say that the build that `wants_building` asked for has ended, whether it began or not."""

@@ -221,6 +221,8 @@ class SegmentBuilder:
         if len(filled):
             for column, most in enumerate(self._numbers.table.T):
                 peaks[filled, column] = np.maximum.reduceat(most[kinds], vocabulary.starts[filled])
+        if len(kinds) and kinds.max() < 1 << 8:
+            kinds = kinds.astype(np.uint8)  # most spaces have few, and one byte tells them apart
         exact_counts = np.concatenate(self._exact_counts) if self._exact_counts else np.empty(0, np.int64)
         return Segment(
             vocabulary,

@@ -314,7 +314,7 @@ def migrate(connection: Connection, migrations: Traversable) -> None:
             )
         for number, entry in files:
             if number > have:
-                for statement in _statements(entry.read_text(encoding="utf-8")):
+                for statement in statements(entry.read_text(encoding="utf-8")):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
@@ -324,7 +324,7 @@ def migrate(connection: Connection, migrations: Traversable) -> None:
         raise
 
 
-def _statements(script: str) -> Iterator[str]:
+def statements(script: str) -> Iterator[str]:
     """Divide a script whose statements end at the end of a line. `executescript` would commit first."""
     statement = ""
     for line in script.splitlines(keepends=True):

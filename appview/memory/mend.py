@@ -6,6 +6,7 @@ What the facts themselves say stays, and with it history and recall, which no re
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from appview.memory import keywords, vectors
@@ -15,10 +16,14 @@ from appview.memory.judge import Fits, judge
 from appview.memory.meta import read_config
 from appview.memory.stored import live_facts
 from appview.memory.writer import NewFact
+from appview.sqlite import statements
 from lexicons.memories import read_tags
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from appview.memory.writer import Writer
+    from appview.sqlite import Connection
 
 _CLEAR: Final = (
     "DELETE FROM fact_labels",
@@ -33,6 +38,27 @@ _CLEAR: Final = (
     " embedding = NULL, next_embedding_model = NULL, next_embedding = NULL, supersedes_id = NULL,"
     " path_id = 1 WHERE deleted_at IS NOT NULL",
 )
+
+
+# Tables, and what belongs to them, that hold nothing but what follows from the facts.
+_DERIVED: Final = ("fact_tags", "effective_tags", "fact_labels", "fact_links", "facts_fts")
+_CREATED: Final = re.compile(
+    rf"\s*(?:--[^\n]*\n\s*)*CREATE (?:UNIQUE |VIRTUAL )?(?:TABLE|INDEX) ((?:{'|'.join(_DERIVED)})\w*)"
+)
+
+
+def restore(connection: Connection, migrations: Traversable) -> list[str]:
+    """Make derived tables anew, empty, that are not there any more; name them."""
+    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    lost: list[str] = []
+    for entry in sorted(migrations.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".sql"):
+            for statement in statements(entry.read_text(encoding="utf-8")):
+                found = _CREATED.match(statement)
+                if found is not None and found[1] not in there:
+                    connection.execute(statement)
+                    lost.append(found[1])
+    return lost
 
 
 def mend(writer: Writer) -> None:

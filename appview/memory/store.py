@@ -17,7 +17,7 @@ from appview.memory.apply import apply_updates, records_of
 from appview.memory.check import check
 from appview.memory.configure import configure
 from appview.memory.hidden import hidden_authors, without
-from appview.memory.mend import mend
+from appview.memory.mend import mend, restore
 from appview.memory.paths import PathTree
 from appview.memory.rights import is_writable
 from appview.memory.stored import authors_of, refresh_links, versions_of
@@ -104,6 +104,11 @@ class SpaceStore:
         def begin(connection: Connection) -> tuple[Config | None, frozenset[Did]]:
             meta.claim(connection, space)
             keywords.claim(connection, analyser)
+            lost = restore(connection, MIGRATIONS)
+            if lost:
+                log.warning("derived tables were lost and are made anew", space=space, tables=lost)
+                mend(Writer(connection, analyser, clock()))
+                meta.touch(connection)
             refresh_links(connection)
             path_tags.refresh(connection)
             return meta.read_config(connection), hidden_authors(connection)

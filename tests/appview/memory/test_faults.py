@@ -294,6 +294,19 @@ async def test_what_the_check_finds_is_mended_from_the_facts(
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "table", ["fact_tags", "effective_tags", "fact_labels", "fact_links", "facts_fts", "facts_fts_words"]
+)
+async def test_a_derived_table_that_is_lost_is_made_anew_when_the_file_is_opened(
+    opening: Callable[..., Any], path: Path, table: str
+) -> None:
+    await closed_file(opening)
+    alter(path, f"DROP TABLE {table}")
+    store = await opening()
+    assert await store.check() == []
+    await store.close()
+
+
 async def test_mending_keeps_history_tombstones_and_a_next_model(opening: Callable[..., Any]) -> None:
     store = await opening()
     await store.configure(Config(OLD, CREATED_AT, next=NEW))

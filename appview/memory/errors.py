@@ -31,9 +31,7 @@ class IndexDamaged(StoreError):
     """An index of a file cannot be read or lacks something; the facts that it is made of are there."""
 
     def __init__(self, which: str) -> None:
-        super().__init__(
-            f"the {which} index is damaged", hint="engram-appview verify --mend makes it anew from the facts"
-        )
+        super().__init__(f"the {which} index is damaged", hint="engram-appview verify --repair makes it anew")
 
 
 @contextmanager

@@ -182,6 +182,7 @@ async def test_one_whose_return_was_not_heard_is_asked_for_after_a_gap(world: Wo
 
 async def test_a_key_that_a_followed_account_has_changed_is_nobodys_with_its_next_event(world: World) -> None:
     async with world.running():
+        await world.until_connected()
         account, space = world.authority()
         await world.until_declared(space)
         callers = Callers(SERVICE, world.ingest.resolver, world.control, now)

@@ -133,6 +133,7 @@ async def test_a_key_that_was_rotated_unannounced_is_found_after_the_clock_was_a
     world: World, clock: Shifted
 ) -> None:
     async with world.running():
+        await world.until_connected()
         space, (bob,) = await several(world, 1)
         clock.shift = 24 * HOUR
         forged = fork_of(bob).draft(_write("forged"))
@@ -195,6 +196,7 @@ async def test_an_account_that_moved_is_not_followed_at_its_old_host(tmp_path: P
     async with Network(pds=2) as network:
         world = World(network, tmp_path)
         async with world.running(source=tuple(pds.url for pds in network.pds)):
+            await world.until_connected()
             space, (bob,) = await several(world, 1)
             old = fork_of(bob)
             network.move(bob, 1)

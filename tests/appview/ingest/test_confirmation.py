@@ -82,6 +82,7 @@ async def test_a_deletion_is_made_sure_of_before_anything_is_purged(world: World
 
 async def test_a_did_that_is_no_more_is_a_deletion_that_is_sure(world: World) -> None:
     async with world.running():
+        await world.until_connected()
         _, space = world.authority()
         bob = await member(world, space)
         world.network.plc.gone.add(bob.did)
@@ -191,6 +192,7 @@ async def test_a_handle_is_noted_when_it_is_verified_and_follows_a_change(world:
     later = 0
     world.clock = lambda: now() + later
     async with world.running():
+        await world.until_connected()
         alice, space = world.authority()
         await world.until_declared(space)
 

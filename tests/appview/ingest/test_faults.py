@@ -270,7 +270,7 @@ async def test_a_wait_after_a_failure_is_honoured_by_the_next_start(world: World
         await world.until_status(lambda s: s["repos"]["fetches"].get("failed: HttpStatusError", 0) >= 1)
     asked = world.network.pds[0].requests["com.atproto.sync.getRepo"]
     async with world.running():
-        await world.until_status(lambda s: all(each["connected"] for each in s["sources"].values()))
+        await world.until_connected()
         world.remember(carol, "late")
         await world.until_caught_up()
         row = await world.control.repo(Did(carol.did))
@@ -416,7 +416,7 @@ async def test_stopping_writes_what_was_received(world: World) -> None:
 
 async def test_a_config_that_came_while_away_is_found(world: World) -> None:
     async with world.running():
-        await world.until_status(lambda s: all(each["connected"] for each in s["sources"].values()))
+        await world.until_connected()
     alice = world.network.account()
     world.remember(alice, "early")
     world.network.create(alice, str(CONFIG), "self", config())

@@ -168,8 +168,7 @@ async def test_an_account_that_declares_no_space_is_not_followed_for_long(world:
 @pytest.mark.parametrize("announce", [True, False])
 async def test_a_rotated_key_is_looked_up(world: World, keys: tuple[type, type], announce: bool) -> None:
     async with world.running():
-        # Before there is an account: what its creation says asks for its document, and uses up the minute.
-        await world.until_status(lambda status: all(each["connected"] for each in status["sources"].values()))
+        await world.until_connected()
         alice = world.network.account(key=keys[0]())
         world.network.create(alice, str(CONFIG), "self", config())
         space = SpaceUri.public(Did(alice.did))

@@ -211,6 +211,11 @@ class World:
 
         await self.until(true)
 
+    async def until_connected(self) -> None:
+        """Wait until all sources are: accounts that are made then begin before anybody follows them, so what
+        their creation says of them uses up no look at their documents."""
+        await self.until_status(lambda status: all(each["connected"] for each in status["sources"].values()))
+
     async def until_declared(self, space: SpaceUri) -> None:
         """Wait until a space is there, and its authority's repo in it."""
 

@@ -206,7 +206,7 @@ class Settings:
         2_048,
         "number",
         kinds.number(0, MAX_INDEX_MEMORY_MB),
-        "How much memory the indexes of all spaces together may take, in MiB: about 1.1 kB a memory at 384"
+        "How much memory the indexes of all spaces together may take, in MiB: about 1.4 kB a memory at 384"
         " dimensions. Spaces that find no room are searched in their files.",
     )
     caller_key_seconds: int = _setting(

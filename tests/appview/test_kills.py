@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from appview.access.access import Access
-from appview.clock import now
-from appview.control import Control
 from appview.memory.scope import EVERYTHING
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 from tests.appview.ingest.world import config, held, memory, rkey
+from tests.appview.killing import KILLS, SEED, admit, kill_again_and_again
 from tests.appview.process import Appview, environment
-from tests.appview.test_service import KILLS, SEED, opened
+from tests.appview.test_service import opened
 from tests.network.synthetic import K256, Network, Write
 
 if TYPE_CHECKING:
@@ -153,31 +150,8 @@ async def test_killing_it_while_accounts_keys_and_hosts_change_loses_and_doubles
         prefix = "pds+" if kind == "hosts" else ""
         sources = " ".join(prefix + host.url for host in network.pds)
         variables = environment(tmp_path, sources, network.plc.url)
-        with ThreadPoolExecutor(1) as executor:
-            control = await Control.open(tmp_path / "control.db", executor)
-            access = await Access.open(control, now)
-            for space in history.spaces:
-                for account in history.authors:
-                    await access.add_member(space, Did(account.did), "test")
-            await control.close()
-
-        async def go_on() -> None:
-            while True:
-                for _ in range(history.random.randint(1, 4)):
-                    history.step()
-                await asyncio.sleep(0.03)
-
-        timing = random.Random(SEED + 1)
-        for _ in range(RUNS):
-            appview = await Appview.start(variables)
-            living = asyncio.create_task(go_on())
-            try:
-                await appview.url()
-                await asyncio.sleep(timing.uniform(0.0, 1.0))
-                await appview.kill()
-            finally:
-                living.cancel()
-                await asyncio.gather(living, return_exceptions=True)
+        await admit(tmp_path, history)
+        await kill_again_and_again(variables, history, RUNS, steps=4, pause=0.03, longest=1.0)
         history.end()
         appview = await Appview.start(variables)
         found = ["not looked yet"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import sys
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from appview.access.access import Access
 from appview.clock import now
 from appview.control import Control
 from appview.memory.pool import SpacePool
@@ -25,6 +23,7 @@ from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 from tests.appview.ingest.world import config, held, memory, rkey
+from tests.appview.killing import KILLS, SEED, admit, kill_again_and_again
 from tests.appview.process import Appview, command, environment
 from tests.network.synthetic import Network, Write
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.network.synthetic import Account
-
-KILLS = int(os.environ.get("ENGRAM_TEST_KILLS", "12"))
-SEED = int(os.environ.get("ENGRAM_TEST_SEED", "20261130"))
 
 
 @pytest.fixture
@@ -212,31 +208,8 @@ async def test_killing_it_at_any_moment_loses_and_doubles_nothing(
         print(f"\nkill -9: {KILLS} runs, seed {SEED} (ENGRAM_TEST_KILLS, ENGRAM_TEST_SEED)")
     history = History(network, SEED)
     variables = environment(tmp_path, network.pds[0].url, network.plc.url)
-    with ThreadPoolExecutor(1) as executor:
-        control = await Control.open(tmp_path / "control.db", executor)
-        access = await Access.open(control, now)
-        for space in history.spaces:
-            for account in history.authors:
-                await access.add_member(space, Did(account.did), "test")
-        await control.close()
-
-    async def write_on() -> None:
-        while True:
-            for _ in range(history.random.randint(1, 8)):
-                history.step()
-            await asyncio.sleep(0.02)
-
-    timing = random.Random(SEED + 1)
-    for _ in range(KILLS):
-        appview = await Appview.start(variables)
-        writing = asyncio.create_task(write_on())
-        try:
-            await appview.url()
-            await asyncio.sleep(timing.uniform(0.0, 0.8))
-            await appview.kill()
-        finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+    await admit(tmp_path, history)
+    await kill_again_and_again(variables, history, KILLS, steps=8, pause=0.02, longest=0.8)
     appview = await Appview.start(variables)
     try:
         await until_settled(tmp_path, network)

@@ -17,6 +17,7 @@ from tests.network.synthetic import CORRUPTIONS, K256, Network, Write, tid
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lexicons.spaces import SpaceUri
     from tests.network.synthetic import Account
 
 HOUR = 3_600_000_000  # microseconds
@@ -94,16 +95,22 @@ async def test_a_host_that_is_away_for_an_hour_is_asked_until_it_is_back(
             await world.until_mirrored(space, carol)
 
 
+async def failed_while_ahead(world: World, clock: Shifted) -> tuple[SpaceUri, Account]:
+    """Have the fetch of a repo fail, by a host that is down, while the clock is a month ahead."""
+    space, (bob,) = await several(world, 1)
+    clock.shift = 30 * 24 * HOUR
+    world.network.pds[0].fail_with = 500
+    bob.draft(_write("lost"))
+    world.remember(bob, "shows it")
+    await world.until_status(lambda s: s["repos"]["fetches"].get("failed: HttpStatusError", 0) >= 1)
+    return space, bob
+
+
 async def test_a_fetch_that_failed_while_the_clock_was_ahead_is_tried_again_when_its_wait_is_over(
     world: World, clock: Shifted
 ) -> None:
     async with world.running():
-        space, (bob,) = await several(world, 1)
-        clock.shift = 30 * 24 * HOUR
-        world.network.pds[0].fail_with = 500
-        bob.draft(_write("lost"))
-        world.remember(bob, "shows it")
-        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: HttpStatusError", 0) >= 1)
+        space, bob = await failed_while_ahead(world, clock)
         clock.shift = 0
         world.network.pds[0].fail_with = None
         await world.until_mirrored(space, bob)
@@ -113,12 +120,7 @@ async def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_a_day_at_most(
     world: World, clock: Shifted
 ) -> None:
     async with world.running():
-        space, (bob,) = await several(world, 1)
-        clock.shift = 30 * 24 * HOUR
-        world.network.pds[0].fail_with = 500
-        bob.draft(_write("lost"))
-        world.remember(bob, "shows it")
-        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: HttpStatusError", 0) >= 1)
+        space, bob = await failed_while_ahead(world, clock)
         await world.until_caught_up()
     clock.shift = 0
     world.network.pds[0].fail_with = None

@@ -132,7 +132,26 @@ def choose(
     return ArmsOfFile(reads, scope, filters, question, deadline, analysis, corpus, settings, explain=explain)
 
 
-class ArmsOfFile:
+class _Told:
+    """What both ways tell of the words that counted, and of what was cut."""
+
+    _keyword: KeywordScores | KeywordsInMemory | None
+    _cut: bool
+
+    @property
+    def approximate(self) -> bool:
+        return self._cut or (self._keyword is not None and self._keyword.approximate)
+
+    @property
+    def terms(self) -> frozenset[str]:
+        return self._keyword.terms if self._keyword is not None else frozenset()
+
+    @property
+    def words(self) -> Mapping[str, int]:
+        return self._keyword.found if self._keyword is not None else {}
+
+
+class ArmsOfFile(_Told):
     """Answers from the file alone."""
 
     def __init__(
@@ -161,18 +180,6 @@ class ArmsOfFile:
         self._narrowed = Narrowed(scope, filters, None)
         self._keyword: KeywordScores | None = None
         self._cut = False
-
-    @property
-    def approximate(self) -> bool:
-        return self._cut or (self._keyword is not None and self._keyword.approximate)
-
-    @property
-    def terms(self) -> frozenset[str]:
-        return self._keyword.terms if self._keyword is not None else frozenset()
-
-    @property
-    def words(self) -> Mapping[str, int]:
-        return self._keyword.found if self._keyword is not None else {}
 
     @property
     def corpus_count(self) -> int:
@@ -275,7 +282,7 @@ class ArmsOfFile:
         return around
 
 
-class ArmsInMemory:
+class ArmsInMemory(_Told):
     """Answers from a view; only the order of a phrase's words is looked up in the file."""
 
     def __init__(
@@ -303,18 +310,6 @@ class ArmsInMemory:
         self._neighbours: Neighbours | None = None
         self._keyword: KeywordsInMemory | None = None
         self._cut = False
-
-    @property
-    def approximate(self) -> bool:
-        return self._cut or (self._keyword is not None and self._keyword.approximate)
-
-    @property
-    def terms(self) -> frozenset[str]:
-        return self._keyword.terms if self._keyword is not None else frozenset()
-
-    @property
-    def words(self) -> Mapping[str, int]:
-        return self._keyword.found if self._keyword is not None else {}
 
     @property
     def corpus_count(self) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from appview.background import Background
 from appview.errors import StoreError
 from appview.setting_kinds import EVERY
 from lexicons.datetimes import Datetime, parse_micros
@@ -161,8 +162,7 @@ class QueryLog:
         self._waiting: dict[SpaceUri, list[bytes]] = {}
         self._count = 0
         self._lost = 0
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._background = Background(self._run, "query log")
         self.with_subjects = with_subjects
 
     @classmethod
@@ -194,15 +194,11 @@ class QueryLog:
 
     def start(self) -> None:
         """Begin to write, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="query log")
+        self._background.start()
 
     async def close(self) -> None:
         """Write what waits and stop."""
-        self._closing.set()
-        if self._task is not None:
-            await self._task
-            self._task = None
+        await self._background.close()
         await self.flush()
 
     async def flush(self) -> None:
@@ -230,7 +226,7 @@ class QueryLog:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         pruned = -PRUNE_SECONDS
-        while not self._closing.is_set():
+        while not self._background.is_ending:
             try:
                 if loop.time() - pruned >= PRUNE_SECONDS:
                     pruned = loop.time()
@@ -238,9 +234,7 @@ class QueryLog:
                 await self.flush()
             except Exception as error:
                 log.error("questions not kept", exc_info=error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(INTERVAL_SECONDS):
-                    await self._closing.wait()
+            await self._background.pause(INTERVAL_SECONDS)
 
 
 def prune(folder: Path, before: int) -> None:

@@ -13,6 +13,7 @@ MAX_LINES = 500
 
 # What a package, or a part of one, may import of ours. The longest matching name decides.
 BASE = {
+    "appview.background",
     "appview.clock",
     "appview.control",
     "appview.control_lists",

@@ -8,13 +8,13 @@ there. A file that cannot be read or written now is left until the next round.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from appview.background import Background
 from appview.errors import AppviewError
 from appview.memory.keywords import Progress, is_due
 from appview.sqlite import peek
@@ -69,27 +69,22 @@ class Reanalyser:
         self._spaces = spaces
         self._rest = rest
         self._round_seconds = round_seconds
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._background = Background(self._run, "reanalyser")
         self.standing = Standing()
 
     def start(self) -> None:
         """Begin, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="reanalyser")
+        self._background.start()
 
     async def close(self) -> None:
         """End after the present step."""
-        self._closing.set()
-        if self._task is not None:
-            await self._task
-            self._task = None
+        await self._background.close()
 
     async def round(self) -> None:
         """Bring every file to this program's analysis that is of another one."""
         due = [space for space in await self._spaces() if await asyncio.to_thread(self._is_due, space)]
         for number, space in enumerate(due):
-            if self._closing.is_set():
+            if self._background.is_ending:
                 return
             self.standing = Standing(len(due) - number, space)
             try:
@@ -102,7 +97,7 @@ class Reanalyser:
 
     async def _bring(self, space: SpaceUri, left: int) -> None:
         started, progress = monotonic(), None
-        while not self._closing.is_set():
+        while not self._background.is_ending:
             # Given back between steps, so that nobody who wants to put the file aside waits for long.
             async with self._pool.use(space) as store:
                 begun = monotonic()
@@ -119,21 +114,16 @@ class Reanalyser:
             done = progress.done + analysed
             progress = Progress(done, max(done, progress.total))
             self.standing = Standing(left, space, progress)
-            await self._pause(self._rest * (monotonic() - begun))
+            await self._background.pause(self._rest * (monotonic() - begun))
 
     def _is_due(self, space: SpaceUri) -> bool:
         path = self._pool.path(space)
         return bool(peek(path, lambda connection: is_due(connection, self._version)))
 
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closing.wait()
-
     async def _run(self) -> None:
-        while not self._closing.is_set():
+        while not self._background.is_ending:
             try:
                 await self.round()
             except Exception as error:
                 log.error("spaces are not analysed anew", exc_info=error)
-            await self._pause(self._round_seconds)
+            await self._background.pause(self._round_seconds)

@@ -8,11 +8,11 @@ may, who brings the next one waits too. A batch whose file cannot be written sta
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from appview.background import Background
 from appview.errors import StoreError
 
 if TYPE_CHECKING:
@@ -40,23 +40,19 @@ class Reinforcer:
         self._waiting: dict[SpaceUri, list[Recall]] = {}
         self._count = 0
         self._changed = asyncio.Condition()
-        self._closing = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._background = Background(self._run, "reinforcer")
 
     def start(self) -> None:
         """Begin to write, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="reinforcer")
+        self._background.start()
 
     async def close(self) -> None:
         """Write what is left and stop."""
-        self._closing.set()
+        self._background.end()
         async with self._changed:
             self._changed.notify_all()
-        if self._task is not None:
-            await self._task
-            self._task = None
+        await self._background.close()
         await self.flush()
         if self._count:
             log.error("recalls lost", count=self._count)
@@ -66,7 +62,9 @@ class Reinforcer:
         if not recalls:
             return
         async with self._changed:
-            await self._changed.wait_for(lambda: self._count < self._max_waiting or self._closing.is_set())
+            await self._changed.wait_for(
+                lambda: self._count < self._max_waiting or self._background.is_ending
+            )
             self._waiting.setdefault(space, []).extend(recalls)
             self._count += len(recalls)
             self._changed.notify_all()
@@ -101,12 +99,10 @@ class Reinforcer:
             self._changed.notify_all()
 
     async def _run(self) -> None:
-        while not self._closing.is_set():
+        while not self._background.is_ending:
             async with self._changed:
-                await self._changed.wait_for(lambda: self._count > 0 or self._closing.is_set())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._closing.wait()
+                await self._changed.wait_for(lambda: self._count > 0 or self._background.is_ending)
+            await self._background.pause(self._interval)
             try:
                 await self.flush()
             except Exception as error:

@@ -22,7 +22,7 @@ from lexicons.bombs import refuse_crowds
 from lexicons.data import CID_BYTES, DAG_CBOR_PREFIX, RAW_PREFIX, Link
 from lexicons.datetimes import parse_micros
 from lexicons.errors import ContractError, InvalidSyntax
-from lexicons.syntax import Did, Nsid, RecordKey, Tid
+from lexicons.syntax import Did, Tid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -262,12 +262,6 @@ _READERS: Final[dict[str, Callable[[dict[str, Any]], Event]]] = {
     "#account": _account,
     "#info": _info,
 }
-
-
-def split_path(path: str) -> tuple[Nsid, RecordKey]:
-    """Split a record's path into collection and record key; raise `InvalidSyntax`."""
-    collection, _, rkey = path.partition("/")
-    return Nsid(collection), RecordKey(rkey)
 
 
 def is_blessed(cid: bytes) -> bool:

@@ -31,7 +31,6 @@ MAX_KEY_BYTES: Final = 1_024  # repository spec, a path
 # 40 bytes and one value more.
 BYTES_AN_ITEM: Final = 4
 MIN_ITEMS: Final = 1_000  # nodes of fewer bytes are not worth counting
-MAX_HEIGHT: Final = 128  # pairs of bits in a SHA-256
 EMPTY_NODE: Final = b"\xa2\x61e\x80\x61l\xf6"
 EMPTY_TREE: Final = cid_of(EMPTY_NODE)
 

@@ -86,6 +86,10 @@ def default_config_file() -> Path:
     return platformdirs.user_config_path(APPLICATION, appauthor=False) / CONFIG_FILE
 
 
+def _has_processors() -> bool:
+    return len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What an appview runs with."""
@@ -208,6 +212,14 @@ class Settings:
         kinds.number(0, MAX_INDEX_MEMORY_MB),
         "How much memory the indexes of all spaces together may take, in MiB: about 1.4 kB a memory at 384"
         " dimensions. Spaces that find no room are searched in their files.",
+    )
+    prove_ahead: bool = _setting(
+        _has_processors,
+        "true or false",
+        kinds.flag,
+        "Prove commits in a second process while they queue up. It is started when it is needed, and takes"
+        " some 40 MB.",
+        shown="true, on a machine of several processors",
     )
     caller_key_seconds: int = _setting(
         300,

@@ -49,6 +49,12 @@ METRICS: Final = (
     Metric("engram_records_total", "counter", "Records written, by outcome.", ("outcome",)),
     Metric("engram_configs_total", "counter", "Config records, by outcome.", ("outcome",)),
     Metric("engram_fetches_total", "counter", "Whole repos asked for, by outcome.", ("outcome",)),
+    Metric(
+        "engram_proofs_ahead_total",
+        "counter",
+        "Proofs asked of the second process, by outcome.",
+        ("outcome",),
+    ),
     Metric("engram_resyncs_total", "counter", "Times that a repo had to be fetched whole.", ()),
     Metric("engram_repos", "gauge", "Followed repos by state of synchronisation.", ("state",)),
     Metric("engram_accounts", "gauge", "Followed accounts by status.", ("status",)),
@@ -143,6 +149,7 @@ def _samples(
     yield from _counted("engram_records_total", status["records"])
     yield from _counted("engram_configs_total", status["configs"])
     yield from _counted("engram_fetches_total", status["repos"]["fetches"])
+    yield from _counted("engram_proofs_ahead_total", status["repos"]["proofs ahead"])
     yield "engram_resyncs_total", (), status["events"].get("resync", 0)
     yield from _counted("engram_repos", status["repos"]["states"])
     yield from _counted("engram_accounts", status["repos"]["accounts"])

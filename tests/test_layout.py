@@ -15,6 +15,7 @@ MAX_LINES = 500
 BASE = {
     "appview.background",
     "appview.clock",
+    "appview.collector",
     "appview.control",
     "appview.control_lists",
     "appview.control_rules",

@@ -63,7 +63,7 @@ from appview.ingest.refreshes import SECOND, Refreshes
 from appview.ingest.tracked import Doubted, TrackedRepo, is_heavy
 from appview.ingest.waiting import WaitingRoom
 from lexicons.ids import NAMESPACE
-from lexicons.syntax import Tid
+from lexicons.syntax import Did, Tid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from appview.ingest.commits import ProvenRecord
     from appview.ingest.errors import Reason
     from appview.ingest.tracked import RepoNews
-    from lexicons.syntax import Did, Nsid, RecordKey
+    from lexicons.syntax import Nsid, RecordKey
 
 EARLY_INTERVAL: Final = 600 * SECOND  # ours: between two looks at a repo because of revs ahead of the time
 MAX_IDENTITY_AGE: Final = 24 * 3600 * SECOND  # ours: a document is not believed for longer
@@ -86,13 +86,18 @@ class Engine:
     """Tracks repos. Every method returns the commands that follow from what it was told.
 
     `chained(host)` tells whether a source brings the commits of repos at a host. For such a repo, what was
-    proven ahead of its chain is known here alone: after a restart older commits would undo it.
+    proven ahead of its chain is known here alone: after a restart older commits would undo it. `prove` does
+    what `prove_commit` does.
     """
 
     def __init__(
-        self, namespace: str = NAMESPACE, chained: Callable[[str | None], bool] = lambda _host: False
+        self,
+        namespace: str = NAMESPACE,
+        chained: Callable[[str | None], bool] = lambda _host: False,
+        prove: Callable[[CommitEvent, PublicKey, int], ProvenCommit] = prove_commit,
     ) -> None:
         self._chained = chained
+        self._prove = prove
         self._prefix = namespace + "."
         self._repos: dict[Did, TrackedRepo] = {}
         self._names: set[bytes] = set()
@@ -108,6 +113,11 @@ class Engine:
     def tracked(self) -> AbstractSet[bytes]:
         """The DIDs of tracked repos as bytes, live: what `sieve.concerns` asks for."""
         return self._names
+
+    def key_of(self, name: bytes) -> PublicKey | None:
+        """Give the key that a repo's next commit will likely be proven with; `name`: its DID as bytes."""
+        repo = self._repos.get(Did(name.decode())) if name in self._names else None
+        return None if repo is None or repo.blocked or not repo.active else repo.key
 
     def state(self, did: Did) -> RepoState | None:
         """Tell what is known of a repo; None where it is not tracked."""
@@ -354,7 +364,7 @@ class Engine:
         try:
             if isinstance(event, SyncEvent):
                 return self._judge_sync(repo, event, repo.key, now)
-            commit = prove_commit(event, repo.key, now)
+            commit = self._prove(event, repo.key, now)
         except Rejected as error:
             if error.reason == "bad-signature":
                 return self._doubt(repo, event, host, error, now)

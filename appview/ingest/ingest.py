@@ -21,6 +21,7 @@ from appview.ingest.endings import Endings
 from appview.ingest.engine import Engine
 from appview.ingest.feeds import Feed
 from appview.ingest.fetch import RepoFetcher
+from appview.ingest.foresight import Foresight
 from appview.ingest.frames import frame_time
 from appview.ingest.gaps import Gaps
 from appview.ingest.hosts import Hosts
@@ -83,14 +84,16 @@ class Ingest:
         lines = [parse_source(line) for line in settings.source]
         hosts_of_their_own = frozenset(line.host for line in lines if line.host is not None)
         relays = any(line.kind == "firehose" for line in lines)
+        self._foresight = Foresight(clock, random=rng, sleep=sleep)
         self._pipeline = Pipeline(
-            Engine(chained=lambda host: relays or host in hosts_of_their_own),
+            Engine(chained=lambda host: relays or host in hosts_of_their_own, prove=self._foresight.prove),
             self._committer,
             self._declarations,
             clock,
             open_registration=open_registration,
         )
-        self._intake = Intake(self._pipeline, self._committer, clock)
+        self._foresight.key_of = self._pipeline.engine.key_of
+        self._intake = Intake(self._pipeline, self._committer, clock, self._foresight)
         self._turns = Turns(self._pipeline, self._committer, clock)
         self._pipeline.give_turn = self._turns.want
         handles = Handles(self._client, clock, development=settings.allow_loopback)
@@ -185,6 +188,8 @@ class Ingest:
             async with self._pipeline.lock:
                 await self._committer.insist(self._reconciler.reconcile)
             tasks.append(group.create_task(self._reconciler.run(), name="Reconciler"))
+            if self._settings.prove_ahead:
+                tasks.append(group.create_task(self._foresight.run(), name="Foresight"))
             sources = [group.create_task(feed.run(), name=f"source {feed.line.name}") for feed in self._feeds]
             sources.append(group.create_task(self._discovery.run(), name="Discovery"))
             await self._stop.wait()
@@ -214,6 +219,7 @@ class Ingest:
                 "fetches": dict(self._backfill.outcomes),
                 "proofs": dict(self._prover.outcomes),
                 "to prove": self._prover.waiting,
+                "proofs ahead": dict(self._foresight.outcomes),
                 "listed": dict(self._discovery.outcomes),
                 "waiting events": waiting,
                 "waiting bytes": waiting_bytes,

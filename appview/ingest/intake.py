@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
     from appview.clock import Clock
     from appview.ingest.committer import Committer
+    from appview.ingest.foresight import Foresight
     from appview.ingest.frames import Event
     from appview.ingest.pipeline import Pipeline
     from appview.ingest.stream import Gap, Item
     from lexicons.syntax import Did
 
-BATCH_FRAMES: Final = 64  # frames between two chances for others to run
+BATCH_FRAMES: Final = 32  # frames between two chances for others to run
 MAX_SECONDS: Final = 0.02  # and the time after which such a chance comes before the next frame
 _OURS: Final = f"{NAMESPACE}.".encode()  # paths of our records begin so
 
@@ -39,20 +40,25 @@ log = structlog.get_logger(__name__)
 class Intake:
     """Hands what sources bring to the pipeline. `gap(source, host, gap)` is called where one may be."""
 
-    def __init__(self, pipeline: Pipeline, committer: Committer, clock: Clock) -> None:
+    def __init__(self, pipeline: Pipeline, committer: Committer, clock: Clock, foresight: Foresight) -> None:
         self.taken: dict[str, tuple[int, Item]] = {}  # when a source's last event was taken, and what it was
         self.gap: Callable[[str, str | None, Gap], None] = lambda _source, _host, _gap: None
         self._pipeline = pipeline
         self._committer = committer
         self._clock = clock
+        self._foresight = foresight
 
     async def take(self, source: str, items: list[Item], host: str | None = None) -> None:
         """Take what a source brought, and note how far that is. `host`: the PDS that speaks for itself."""
         waiting = deque(items)
-        while waiting:
-            async with self._pipeline.lock:
-                await self._take_some(source, waiting, host)
-            await asyncio.sleep(0)
+        try:
+            while waiting:
+                self._foresight.look_ahead(waiting, BATCH_FRAMES)
+                async with self._pipeline.lock:
+                    await self._take_some(source, waiting, host)
+                await asyncio.sleep(0)
+        finally:
+            self._foresight.forget(waiting)
 
     async def _take_some(self, source: str, waiting: deque[Item], host: str | None) -> None:
         """Take what comes first, for a while. The lock is held."""
@@ -110,6 +116,7 @@ class Intake:
         if event is None:
             self._pipeline.events["unknown"] += 1
             return
+        self._foresight.meet(frame, event)
         await self._event(event, host)
 
     async def _event(self, event: Event | ClaimEvent, host: str | None) -> None:

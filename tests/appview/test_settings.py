@@ -75,6 +75,7 @@ class TestPrecedence:
             "plc_url": ("http://127.0.0.1:2582", "http://127.0.0.1:2582"),
             "allow_loopback": (True, "TRUE"),
             "registration": ("closed", "Closed"),
+            "prove_ahead": (False, "off"),
             "reading": ("members", "Members"),
             "space_rules": (
                 ["g, did:web:a.example, role:x, SPACE", "p, role:x, SPACE, path:/*, admin, allow"],

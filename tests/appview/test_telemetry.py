@@ -86,6 +86,7 @@ def test_hostile_text_stays_inside_its_label() -> None:
             "waiting bytes": 0,
             "to fetch": 0,
             "fetches": {},
+            "proofs ahead": {},
             "states": {},
             "accounts": {},
         },

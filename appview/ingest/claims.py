@@ -15,8 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from appview.ingest.commands import ApplyRecord, Drop, Prove
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from appview.ingest.commands import Command, ResyncReason
     from appview.ingest.commits import ProvenCommit, ProvenRecord
+    from appview.ingest.tracked import TrackedRepo
     from lexicons.syntax import Did, Nsid, RecordKey
 
 MAX_PROVING: Final = 32  # records of one repo that are asked for singly; more, and it is fetched whole
@@ -116,3 +122,67 @@ class RecordState:
     def of_proof(cls, proof: ProvenRecord, collection: Nsid, rkey: RecordKey) -> RecordState:
         """Take what a proof says."""
         return cls(proof.did, proof.rev, collection, rkey, proof.cid, proof.record)
+
+
+class ClaimDesk:
+    """Judges claims, and the proofs that are had of them. `resync` has a repo fetched; `refuse_early` refuses
+    a rev that is ahead of the time."""
+
+    def __init__(
+        self,
+        resync: Callable[[TrackedRepo, ResyncReason], list[Command]],
+        refuse_early: Callable[[TrackedRepo, str, int], Drop | None],
+    ) -> None:
+        self._resync = resync
+        self._refuse_early = refuse_early
+
+    def receive(self, repo: TrackedRepo, claim: ClaimEvent, now: int) -> list[Command]:
+        """Take a claim."""
+        if not repo.active:
+            return [Drop(repo.did, "account-inactive")]
+        if (repo.rev is not None and claim.rev <= repo.rev) or repo.claims.covers(claim.path, claim.rev):
+            return [Drop(repo.did, "old-rev")]
+        refusal = self._refuse_early(repo, claim.rev, now)
+        if refusal is not None:
+            return [refusal]
+        asked = claim.path in repo.claims.proving
+        if claim.is_complete and not asked and not repo.resyncing:
+            return self._apply(repo, RecordState.of_claim(claim))
+        repo.claims.proving[claim.path] = claim.rev
+        if repo.resyncing:
+            if len(repo.claims.proving) > MAX_WAITING:
+                self._give_up(repo)
+            return []
+        if len(repo.claims.proving) > MAX_PROVING:
+            return self._resync(repo, "overflow")
+        return [] if asked else [Prove(repo.did, claim.collection, claim.rkey)]
+
+    def proven(
+        self, repo: TrackedRepo, collection: Nsid, rkey: RecordKey, proof: ProvenRecord | None
+    ) -> list[Command]:
+        """Take the answer to `Prove`, where it is still wanted."""
+        path = (collection, rkey)
+        if repo.resyncing or path not in repo.claims.proving:
+            return []
+        if proof is None:
+            self._give_up(repo)
+            return self._resync(repo, "not-proven")
+        claimed = repo.claims.proving.pop(path)
+        commands: list[Command] = []
+        if proof.rev < claimed:
+            told = f"its host has rev {proof.rev}, {claimed} was claimed"
+            commands.append(Drop(repo.did, "not-proven", told))
+        if proof.rev > max(repo.rev or "", repo.claims.ahead.get(path, "")):  # else a host that lags
+            commands += self._apply(repo, RecordState.of_proof(proof, collection, rkey))
+        return commands
+
+    def _apply(self, repo: TrackedRepo, state: RecordState) -> list[Command]:
+        repo.claims.ahead[state.collection, state.rkey] = state.rev
+        commands: list[Command] = [ApplyRecord(state)]
+        if len(repo.claims.ahead) > MAX_AHEAD:
+            commands += self._resync(repo, "overflow")
+        return commands
+
+    @staticmethod
+    def _give_up(repo: TrackedRepo) -> None:
+        repo.overflowed = max(filter(None, (repo.overflowed, repo.claims.give_up())), default=None)

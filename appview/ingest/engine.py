@@ -41,10 +41,9 @@ from typing import TYPE_CHECKING, Final
 
 from appview.identity.documents import Identity
 from appview.ingest.accounts import Accounts
-from appview.ingest.claims import MAX_AHEAD, MAX_PROVING, MAX_WAITING, ClaimEvent, RecordState
+from appview.ingest.claims import ClaimDesk, ClaimEvent
 from appview.ingest.commands import (
     Apply,
-    ApplyRecord,
     Command,
     ConfirmStatus,
     Drop,
@@ -105,6 +104,7 @@ class Engine:
         self._early: dict[Did, int] = {}  # when a rev that was refused as ahead of the time is so no more
         self._waiting = WaitingRoom()
         self._accounts = Accounts(self._refreshes, self._waiting, self._resync)
+        self._claims = ClaimDesk(self._resync, self._refuse_early)
         self._attempts = 0
 
     # What is tracked
@@ -194,7 +194,9 @@ class Engine:
                 return [] if repo is None else self._news(repo, event, host, now)
             case ClaimEvent():
                 repo = self._repos.get(event.did)
-                return [Untracked(event.did, event)] if repo is None else self._claim(repo, event, now)
+                return (
+                    [Untracked(event.did, event)] if repo is None else self._claims.receive(repo, event, now)
+                )
             case IdentityEvent():
                 return self._identity_event(event.did, host, now)
             case AccountEvent():
@@ -287,19 +289,7 @@ class Engine:
     ) -> list[Command]:
         """Take the answer to `Prove`; None: there is no proof to be had, and the repo is fetched instead."""
         repo = self._repos.get(did)
-        path = (collection, rkey)
-        if repo is None or repo.resyncing or path not in repo.claims.proving:
-            return []
-        if proof is None:
-            repo.overflowed = max(filter(None, (repo.overflowed, repo.claims.give_up())), default=None)
-            return self._resync(repo, "not-proven")
-        claimed = repo.claims.proving.pop(path)
-        commands: list[Command] = []
-        if proof.rev < claimed:
-            commands.append(Drop(did, "not-proven", f"its host has rev {proof.rev}, {claimed} was claimed"))
-        if proof.rev > max(repo.rev or "", repo.claims.ahead.get(path, "")):  # else a host that lags
-            commands += self._apply_ahead(repo, RecordState.of_proof(proof, collection, rkey))
-        return commands
+        return [] if repo is None else self._claims.proven(repo, collection, rkey, proof)
 
     def account_confirmed(self, did: Did, now: int, *, active: bool, status: str | None) -> list[Command]:
         """Take what the account's own host says of it."""
@@ -322,12 +312,18 @@ class Engine:
 
     # Inside
 
-    def _note_early(self, repo: TrackedRepo, rev: str, now: int) -> None:
-        """Look at a repo again once a rev that was refused is not ahead any more: the clock may be wrong."""
-        due = Tid(rev).micros - MAX_FUTURE
-        if repo.looked_early_at is not None:
-            due = max(due, min(repo.looked_early_at, now) + EARLY_INTERVAL)
-        self._early[repo.did] = min(due, self._early.get(repo.did, due))
+    def _refuse_early(self, repo: TrackedRepo, rev: str, now: int) -> Drop | None:
+        """Refuse a rev that is ahead of the time, and look at the repo when it is not any more: our own clock
+        may be wrong."""
+        try:
+            check_rev(rev, now)
+        except Rejected as error:
+            due = Tid(rev).micros - MAX_FUTURE
+            if repo.looked_early_at is not None:
+                due = max(due, min(repo.looked_early_at, now) + EARLY_INTERVAL)
+            self._early[repo.did] = min(due, self._early.get(repo.did, due))
+            return Drop(repo.did, error.reason, error.detail)
+        return None
 
     def _news(self, repo: TrackedRepo, event: RepoNews, host: str | None, now: int) -> list[Command]:
         if not repo.active:
@@ -336,11 +332,9 @@ class Engine:
             return [Drop(repo.did, "old-rev")]
         if host is not None and repo.is_foreign(host):
             return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
-        try:
-            check_rev(event.rev, now)
-        except Rejected as error:
-            self._note_early(repo, event.rev, now)
-            return [Drop(repo.did, error.reason, error.detail)]
+        refusal = self._refuse_early(repo, event.rev, now)
+        if refusal is not None:
+            return [refusal]
         if repo.blocked or repo.waiting:
             self._waiting.add(repo, event, host)
             return []
@@ -438,35 +432,6 @@ class Engine:
             repo.fetch_again = True
             return [IdentityChanged(did)]
         return [IdentityChanged(did), self._refreshes.start(repo, now)]
-
-    def _claim(self, repo: TrackedRepo, claim: ClaimEvent, now: int) -> list[Command]:
-        if not repo.active:
-            return [Drop(repo.did, "account-inactive")]
-        if (repo.rev is not None and claim.rev <= repo.rev) or repo.claims.covers(claim.path, claim.rev):
-            return [Drop(repo.did, "old-rev")]
-        try:
-            check_rev(claim.rev, now)
-        except Rejected as error:
-            self._note_early(repo, claim.rev, now)
-            return [Drop(repo.did, error.reason, error.detail)]
-        asked = claim.path in repo.claims.proving
-        if claim.is_complete and not asked and not repo.resyncing:
-            return self._apply_ahead(repo, RecordState.of_claim(claim))
-        repo.claims.proving[claim.path] = claim.rev
-        if repo.resyncing:
-            if len(repo.claims.proving) > MAX_WAITING:
-                repo.overflowed = max(filter(None, (repo.overflowed, repo.claims.give_up())), default=None)
-            return []
-        if len(repo.claims.proving) > MAX_PROVING:
-            return self._resync(repo, "overflow")
-        return [] if asked else [Prove(repo.did, claim.collection, claim.rkey)]
-
-    def _apply_ahead(self, repo: TrackedRepo, state: RecordState) -> list[Command]:
-        repo.claims.ahead[state.collection, state.rkey] = state.rev
-        commands: list[Command] = [ApplyRecord(state)]
-        if len(repo.claims.ahead) > MAX_AHEAD:
-            commands += self._resync(repo, "overflow")
-        return commands
 
     def _resync(self, repo: TrackedRepo, reason: ResyncReason) -> list[Command]:
         repo.sync = "desynchronized"

@@ -16,6 +16,8 @@ import pytest
 
 from appview.clock import now
 from appview.control import Control
+from appview.identity import resolver
+from appview.ingest import accounts, refreshes
 from appview.source_lines import parse_source
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
@@ -161,13 +163,21 @@ class Script:
                 Did(self.gone.did): "deleted"
             }
 
-        # A document that changes twice is looked at for the second time when a minute is over.
-        await world.until(the_same, 120)
+        await world.until(the_same, 60)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_one_history_ends_in_the_same_state_through_every_source(sources: Sources, seed: int) -> None:
+async def test_one_history_ends_in_the_same_state_through_every_source(
+    sources: Sources, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A document, or a status, that changes often is looked at again when these are over: a minute, otherwise.
+    for module, interval in (
+        (refreshes, "REFRESH_INTERVAL"),
+        (resolver, "FORCE_INTERVAL"),
+        (accounts, "CHANGES_INTERVAL"),
+    ):
+        monkeypatch.setattr(module, interval, 3 * refreshes.SECOND)
     network = sources.network
     script = Script(network, seed)
     async with AsyncExitStack() as stack:

@@ -15,7 +15,7 @@ from appview.http.client import HttpClient
 from appview.ingest.jetstream import Jetstream
 from appview.ingest.queues import ByteQueue
 from appview.ingest.source import Firehose
-from appview.ingest.stream import Item, Letter
+from appview.ingest.stream import Gap, Item, Letter
 from appview.ingest.tap import Tap
 
 if TYPE_CHECKING:
@@ -97,14 +97,21 @@ class Feed:
         line, options = self.line, {"random": self._random, "sleep": self._sleep}
         match line.kind:
             case "firehose" | "pds":
-                position = await self._control.cursor(line.name)
+                position = await self._position()
                 return Firehose(line.url, self._client, self._put, position, **options)
             case "jetstream":
-                position = await self._control.cursor(line.name)
+                position = await self._position()
                 return Jetstream(line, self._client, self._put, position, self._clock, **options)
             case "tap":
                 client = await stack.enter_async_context(tap_client(line))
                 return Tap(line, client, self._put, self._pipeline.rows.keys, **options)
+
+    async def _position(self) -> int | None:
+        """Read the stored cursor. A new source may begin behind what another one has brought."""
+        position = await self._control.cursor(self.line.name)
+        if position is None:
+            await self._put(Gap("new-source"))
+        return position
 
     async def _put(self, item: Item) -> None:
         match item:

@@ -1,7 +1,8 @@
 """Where a source may have lost events: the repos that rely on it are compared with their hosts.
 
 A host is asked for a repo's present rev, its word alone. The chain of commits has no holes, so a repo that
-has come as far has lost nothing; one that does not get there in a few seconds is fetched whole.
+has come as far has lost nothing; one that does not get there in a few seconds is fetched whole. Not every
+loss shows in a stream, so every repo is compared once a day besides, one after another.
 
 Invariants:
 - A gap concerns only repos for which no other source speaks: those of its host, for a PDS; those whose host
@@ -38,6 +39,7 @@ INTERVAL: Final = 60.0  # seconds, ours: between two comparisons for the sake of
 GRACE: Final = 3.0  # seconds, ours: what is on its way arrives meanwhile
 TICK: Final = 0.5  # seconds
 RESERVE: Final = 100.0  # requests of a host's budget that are left to proofs and repos
+ROUND: Final = 24 * 3600.0  # seconds, ours: in which every repo is compared once, whatever the sources say
 RETRY: Final = Backoff(base=2.0, cap=600.0)
 
 log = structlog.get_logger(__name__)
@@ -72,6 +74,8 @@ class Gaps:
         self._sources: dict[str, _Source] = {}
         self._queues: dict[str, dict[Did, None]] = {}  # by host, each with a task
         self._late: dict[Did, tuple[float, str]] = {}  # when a repo should have come how far
+        self._round: list[Did] = []  # whose turn in this round is to come
+        self._turns = 0.0  # of the round, that are due
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -81,11 +85,15 @@ class Gaps:
 
     def found(self, name: str, host: str | None, gap: Gap) -> None:
         """Take note of a gap in a source; `host`: the PDS that it is. The lock is held."""
+        concerned = self._concerned(host)
+        if gap.reason == "new-source":  # repos that were never fetched are fetched anyway
+            concerned = [did for did in concerned if self._pipeline.rows[did].rev is not None]
+            if not concerned:
+                return
         now = asyncio.get_running_loop().time()
         source = self._sources.setdefault(name, _Source(host, now))
         if source.owed:
             return
-        concerned = self._concerned(host)
         for did in concerned:  # whether or not it is compared at once, a crash must not forget it
             self._pipeline.engine.doubt(did)
             active = self._pipeline.rows[did].status == "active"
@@ -93,7 +101,8 @@ class Gaps:
         if now < source.quiet_until:
             source.owed = True
             return
-        log.warning("events may be missing", source=name, reason=gap.reason, repos=len(concerned))
+        level = log.info if gap.reason == "new-source" else log.warning
+        level("events may be missing", source=name, reason=gap.reason, repos=len(concerned))
         self._begin(source, concerned, now)
 
     def _concerned(self, host: str | None) -> list[Did]:
@@ -104,9 +113,12 @@ class Gaps:
 
     def _begin(self, source: _Source, concerned: Iterable[Did], now: float) -> None:
         source.owed, source.quiet_until = False, now + INTERVAL
+        self._compare_soon(concerned)
+
+    def _compare_soon(self, repos: Iterable[Did]) -> None:
         if self._group is None:
             raise RuntimeError("gaps are not looked into")
-        for did in concerned:
+        for did in repos:
             host = self._pipeline.rows[did].pds or ""
             if host not in self._queues:
                 self._queues[host] = {}
@@ -123,15 +135,34 @@ class Gaps:
                 now = loop.time()
                 owed = [each for each in self._sources.values() if each.owed and each.quiet_until <= now]
                 late = [did for did, (due, _) in self._late.items() if due <= now]
-                if not owed and not late:
+                turns = self._due_turns()
+                if not owed and not late and not turns:
                     continue
                 async with self._pipeline.lock:
+                    self._compare_soon(self._next_of_round(turns))
                     for source in owed:
                         self._begin(source, self._concerned(source.host), now)
                     for did in late:
                         _, rev = self._late.pop(did)
                         if not self._has_come_to(did, rev):
                             await self._fetch(did)
+
+    def _due_turns(self) -> int:
+        """Tell how many repos have their turn in the round since the last tick."""
+        self._turns += len(self._pipeline.rows) * TICK / ROUND
+        turns = int(self._turns)
+        self._turns -= turns
+        return turns
+
+    def _next_of_round(self, turns: int) -> list[Did]:
+        """Choose whose turn it is, in an order that no restart repeats."""
+        chosen: list[Did] = []
+        for _ in range(turns):
+            if not self._round:
+                self._round = sorted(self._pipeline.rows, key=lambda _did: self._random())
+            if self._round:
+                chosen.append(self._round.pop())
+        return [did for did in chosen if did in self._pipeline.rows]
 
     async def _keep(self, host: str) -> None:
         """Ask a host for one repo after another, until there is none."""
@@ -174,7 +205,8 @@ class Gaps:
             return
         async with pipeline.lock:
             if not self._has_come_to(did, rev):
-                self._late[did] = (asyncio.get_running_loop().time() + GRACE, rev)
+                due, _ = self._late.get(did, (asyncio.get_running_loop().time() + GRACE, rev))
+                self._late[did] = (due, rev)
 
     def _has_come_to(self, did: Did, rev: str) -> bool:
         """Take note of a repo that has lost nothing. The lock is held."""

@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 class Gap:
     """Events may be missing here."""
 
-    reason: Literal["outdated-cursor", "future-cursor", "oversized-frame"]
+    reason: Literal["new-source", "outdated-cursor", "future-cursor", "oversized-frame"]
 
 
 @dataclass(frozen=True, slots=True)

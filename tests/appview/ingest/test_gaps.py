@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from appview.ingest import gaps
 from appview.ingest.gaps import INTERVAL
 from appview.ingest.stream import Gap
 from lexicons.ids import CONFIG, MEMORY
@@ -16,6 +20,8 @@ from tests.network.synthetic import Write, info_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.appview.ingest.world import World
     from tests.network.synthetic import Account
@@ -118,6 +124,59 @@ async def test_a_gap_is_not_forgotten_over_a_restart(world: World) -> None:
     world.network.pds[0].fail_with = None
     async with world.running():
         await world.until_mirrored(space, bob)
+
+
+async def test_what_fell_between_two_sources_is_made_good(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as world:
+        first, second = world.network.pds
+        async with world.running(source=(first.url,)):
+            alice, space = world.authority()
+            bob = await member(world, space)
+            assert first.requests[LATEST] == 0  # what is new in a new folder needs no comparing
+        lose(bob, "neither of them tells of it")
+        async with world.running(source=(second.url,)):
+            await world.until_mirrored(space, alice, bob)
+            await world.until_status(lambda status: status["repos"]["synchronized"] == 2)
+        asked = first.requests[LATEST]
+        assert asked == 2
+        world.network.account(pds=1)  # what it says of that is the first that the second one tells
+        async with world.running(source=(second.url,)):
+            await world.until_status(lambda status: sum(status["events"].values()) > 0)
+        asked = first.requests[LATEST]
+        async with world.running(source=(second.url,)):
+            await world.until_status(lambda status: all(s["connected"] for s in status["sources"].values()))
+            world.network.account(pds=1)
+            await world.until_status(lambda status: sum(status["events"].values()) > 0)
+            assert world.ingest.status()["repos"]["to compare"] == 0
+        assert first.requests[LATEST] == asked
+
+
+async def test_every_repo_is_compared_once_in_a_round(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "TICK", 0.01)
+    monkeypatch.setattr(gaps, "ROUND", 0.2)
+    async with world.running():
+        alice, space = world.authority()
+        bob, carol = await member(world, space), await member(world, space)
+        lose(bob, "nobody tells of it")
+        await world.until_mirrored(space, alice, bob, carol)
+        before = world.network.pds[0].requests[LATEST]
+
+        async def two_rounds() -> bool:
+            return world.network.pds[0].requests[LATEST] >= before + 6
+
+        await world.until(two_rounds)
+        fetches = world.ingest.status()["repos"]["fetches"]
+        assert fetches["unchanged"] >= 3
+
+
+def test_a_round_takes_a_day_and_goes_round() -> None:
+    repos = [Did(f"did:web:{number}.example.com") for number in range(7)]
+    pipeline = SimpleNamespace(rows=dict.fromkeys(repos))
+    rounds = gaps.Gaps(pipeline, None, Counter(), frozenset(), random=random.Random(1).random)  # type: ignore[arg-type]
+    ticks = int(gaps.ROUND / gaps.TICK) * 3 + 1
+    chosen = [did for _ in range(ticks) for did in rounds._next_of_round(rounds._due_turns())]
+    assert [sorted(chosen[start : start + 7]) for start in (0, 7, 14)] == [sorted(repos)] * 3
+    assert len(chosen) == 21
 
 
 async def test_what_is_on_its_way_is_not_fetched(world: World) -> None:

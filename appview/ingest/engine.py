@@ -130,7 +130,7 @@ class Engine:
             repo.sync,
             repo.active,
             repo.status,
-            repo.undecided or (bool(repo.claims.ahead) and self._chained(repo.pds)),
+            repo.undecided or did in self._early or (bool(repo.claims.ahead) and self._chained(repo.pds)),
             repo.claims.reached,
             repo.pds,
         )
@@ -270,6 +270,7 @@ class Engine:
         repo.rev, repo.data, repo.sync, repo.resyncing = rev, data, "synchronized", False
         repo.claims.settle(rev)
         repo.claims.ahead.clear()
+        self._early.pop(did, None)  # its host knows of nothing later
         if repo.key is None and host is not None:
             repo.pds = host
         if repo.resync_again:

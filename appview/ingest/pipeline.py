@@ -62,7 +62,7 @@ TICK_SECONDS: Final = 1.0
 MAX_CANDIDATES: Final = 5_000  # accounts that claim to declare a space and are not yet looked at
 LOGGED_REJECTS: Final = 20  # of each reason
 MAX_DETAIL: Final = 300  # characters
-_DOUBTFUL: Final = frozenset({"bad-signature", "wrong-host"})
+_DOUBTFUL: Final = frozenset({"bad-signature", "future-rev", "wrong-host"})
 _ORDINARY: Final = frozenset({"old-rev", "account-inactive"})
 _CONFIG_PATH: Final = f"{CONFIG}/{CONFIG_RKEY}"
 
@@ -272,6 +272,8 @@ class Pipeline:
         )
         await self.carry_out(self.engine.track(row.did, state))
         if row.status != "active":
+            # A crash may have come between what the spaces' files say of it and what this row says.
+            self._committer.add(dict.fromkeys(self.roster.of(row.did), Visibility(row.did, True)), 0)
             self.ask_status(row.did, row.retry_at)  # nobody may say when it is back, or that it is gone
 
     def ask_status(self, did: Did, due: int | None = None) -> None:
@@ -305,6 +307,9 @@ class Pipeline:
         else:
             sync = "pending" if state.rev is None else "desynchronized"
         data = None if state.data is None else self._text_of(state.data)
+        retry_at = row.retry_at
+        if row.status != "active" and state.undecided:
+            retry_at = self._clock()  # what was said of it is not judged: a restart asks its host at once
         row = RepoRow(  # spelled out: `replace` takes four times as long, and every commit comes by here
             did,
             self._clock(),
@@ -316,7 +321,7 @@ class Pipeline:
             sync,
             row.error,
             row.attempts,
-            row.retry_at,
+            retry_at,
         )
         if changes:
             row = replace(row, **changes)  # type: ignore[arg-type]

@@ -195,7 +195,8 @@ class Reconciler:
     async def _compare(self, did: Did) -> None:
         """Fetch a repo whole, whatever is thought of it."""
         pipeline = self._pipeline
-        if pipeline.rows[did].sync_state == "synchronized":
+        state = pipeline.engine.state(did)
+        if state is not None and state.sync == "synchronized":
             await pipeline.carry_out(pipeline.engine.desynchronize(did))
         pipeline.note(did, retry_at=self._clock())
         pipeline.wanted(did)

@@ -78,6 +78,7 @@ class TrackedRepo:
         return (
             bool(self.waiting or self.aside or self.strays or self.words or self.claims.proving)
             or self.overflowed is not None
+            or self.later is not None
             or self.suspected
             or self.incomplete
         )

@@ -11,14 +11,18 @@ from appview.access.callers import Callers
 from appview.access.errors import CredentialRefused
 from appview.access.subjects import Account as Caller
 from appview.clock import now
+from appview.ingest.accounts import CHANGES
+from appview.memory.values import Visibility
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
 from tests.appview.access.minting import METHOD, SERVICE, mint
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.world import World, held, memory, rkey
-from tests.network.synthetic import K256, Write
+from tests.network.synthetic import K256, Network, Write
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from appview.access.subjects import Subject
     from tests.network.synthetic import Account, SigningKey
 
@@ -178,6 +182,59 @@ async def test_one_whose_return_was_not_heard_is_asked_for_after_a_gap(world: Wo
     world.network.pds[0].firehose.reset()
     async with world.running():
         await world.until_shown(space, {"before"})
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["back", "gone again"])
+async def test_a_word_that_could_not_be_judged_yet_is_not_lost_by_a_restart(
+    tmp_path: Path, back: bool
+) -> None:
+    async with Network() as network:
+        world = World(network, tmp_path)
+        host = (f"pds+{network.pds[0].url}",)
+        async with world.running(source=host):
+            space, (bob,) = await several(world, 1)
+            network.set_status(bob, "deactivated")
+            await world.until_shown(space, set())
+        async with world.running(source=host):  # its host is asked, and then not for hours
+            rows = world.ingest._pipeline.rows
+            await world.until_status(lambda _: (rows[Did(bob.did)].retry_at or 0) > now() + 3_600_000_000)
+        await network.plc.stop()
+        network.set_status(bob, None)
+        if not back:
+            network.set_status(bob, "deactivated")
+        async with world.running(source=host):
+            await world.until_caught_up()
+        await network.plc.start()
+        async with world.running(source=host):
+            await world.until_shown(space, {"before"} if back else set())
+            world.network.set_status(bob, None)
+            await world.until_shown(space, {"before"})
+
+
+async def test_a_word_that_waits_for_its_turn_is_not_lost_by_a_restart(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        for _ in range(CHANGES + 1):
+            for status in ("deactivated", None):
+                world.network.set_status(bob, status)
+        await world.until_caught_up()
+        assert await world.shown(space) == set()
+    async with world.running():
+        await world.until_shown(space, {"before"})
+
+
+async def test_one_who_was_shown_when_the_program_was_killed_is_hidden_again(world: World) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        world.network.set_status(bob, "deactivated")
+        await world.until_shown(space, set())
+    async with world.running():
+        # Killed after a space's file was told of a return, and before control.db was.
+        async with world.pool.use(space) as store:
+            await store.apply([Visibility(Did(bob.did), False)])
+        assert await world.shown(space) == {"before"}
+    async with world.running():
+        await world.until_shown(space, set())
 
 
 async def test_a_key_that_a_followed_account_has_changed_is_nobodys_with_its_next_event(world: World) -> None:

@@ -68,6 +68,39 @@ async def test_a_rev_far_ahead_freezes_nothing_and_shows_nothing(world: World) -
         assert world.ingest.status()["rejects"]["future-rev"] == 1
 
 
+async def test_what_came_while_the_clock_was_behind_is_not_lost_by_a_restart(
+    world: World, clock: Shifted
+) -> None:
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        clock.shift = -5 * HOUR
+        world.remember(bob, "refused as of tomorrow")
+        await world.until_caught_up()
+        assert not await world.mirrors(space, bob)
+    clock.shift = 0
+    async with world.running():
+        await world.until_mirrored(space, bob)
+
+
+async def test_a_rev_that_its_host_knows_nothing_of_is_forgotten_with_the_next_fetch(
+    world: World, clock: Shifted
+) -> None:
+    async with world.running():
+        _, (bob,) = await several(world, 1)
+        firehose = world.network.pds[0].firehose
+        lie = fork_of(bob).draft(_write("from tomorrow"), rev=tid(now() + 24 * HOUR))
+        firehose.push(lie.frame(firehose.next_seq()))
+        await world.until_status(lambda status: status["rejects"].get("future-rev", 0) == 1)
+        engine = world.ingest._pipeline.engine
+        state = engine.state(Did(bob.did))
+        assert state is not None and state.undecided
+        async with world.ingest._pipeline.lock:
+            await world.ingest._reconciler._compare(Did(bob.did))
+        await world.until_status(lambda status: status["repos"]["synchronized"] == 2)
+        state = engine.state(Did(bob.did))
+        assert state is not None and not state.undecided
+
+
 async def test_a_host_that_is_away_for_an_hour_is_asked_until_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

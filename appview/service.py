@@ -18,6 +18,7 @@ from appview.access.defaults import NewSpace
 from appview.clock import now
 from appview.collector import rare_collections
 from appview.control import Control
+from appview.descriptors import connections_for, raise_limit
 from appview.errors import AppviewError
 from appview.ingest.ingest import Ingest
 from appview.memory.pool import SpacePool
@@ -56,6 +57,7 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(short_turns())
+        descriptors = raise_limit()
         executor = stack.enter_context(ThreadPoolExecutor(THREADS, thread_name_prefix="appview"))
         control = await Control.open(settings.control_file, executor)
         stack.push_async_callback(control.close)
@@ -96,7 +98,13 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
                 app = metrics_app(settings, status)
                 url = await stack.enter_async_context(_listening(app, *settings.metrics, "--metrics"))
                 log.info("metrics", url=f"{url}/metrics")
-            async with _listening(make_site(context), settings.host, settings.port, "--port") as url:
+            limits = {
+                "max_connections": connections_for(descriptors, settings.max_open_spaces),
+                "trusted": settings.trusted_proxies,
+            }
+            async with _listening(
+                make_site(context), settings.host, settings.port, "--port", **limits
+            ) as url:
                 log.info("listening", url=url, sources=list(settings.source))
                 if ready is not None:
                     ready(url)
@@ -133,10 +141,12 @@ async def _declared(control: Control) -> list[SpaceUri]:
 
 
 @asynccontextmanager
-async def _listening(app: web.Application, address: str, port: int, flag: str) -> AsyncIterator[str]:
+async def _listening(
+    app: web.Application, address: str, port: int, flag: str, **limits: Any
+) -> AsyncIterator[str]:
     host = f"[{address}]" if ":" in address else address
     try:
-        async with listening(app, address, port) as chosen:
+        async with listening(app, address, port, **limits) as chosen:
             yield f"http://{host}:{chosen}"
     except OSError as error:
         raise AppviewError(

@@ -20,6 +20,7 @@ BASE = {
     "appview.control_lists",
     "appview.control_rules",
     "appview.control_tokens",
+    "appview.descriptors",
     "appview.errors",
     "appview.folder",
     "appview.http",

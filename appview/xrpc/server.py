@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from aiohttp.http_exceptions import LineTooLong
 
+from appview.descriptors import MAX_CONNECTIONS
+from appview.xrpc.connections import Connections
 from appview.xrpc.errors import InternalServerError, InvalidRequest, PayloadTooLarge, XrpcError
 from appview.xrpc.limits import address_of
 from appview.xrpc.responses import COMMON_HEADERS, error_answer
@@ -23,15 +25,14 @@ from appview.xrpc.responses import COMMON_HEADERS, error_answer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from appview.setting_kinds import Network
+
 # The longest query there is: a vector of 16,000 dimensions (42,667 characters), q (4,000 bytes, three
 # characters each when escaped: 12,000), 16 tags of 128 bytes (6,240), model and digest (1,536), and the names
 # of space and author: 67 kB. Rounded up to whole pages.
 MAX_REQUEST_LINE_BYTES: Final = 80 * 1024
 MAX_HEADER_BYTES: Final = 16 * 1024  # ours: one header; a service-auth token is under 2 kB
 MAX_HEADERS: Final = 64  # ours
-MAX_CONNECTIONS: Final = (
-    1_000  # ours: a quarter of what the usual limit of open files leaves with 64 spaces open
-)
 KEEPALIVE_SECONDS: Final = 30.0  # ours: how long a connection may take to send a whole request head
 STALL_SECONDS: Final = 30.0  # ours: how long a client may leave an answer unread
 LINGER_SECONDS: Final = 2.0  # ours: how long a body that nobody reads is drained
@@ -66,11 +67,17 @@ class AccessLog(AbstractAccessLogger):
 class Connection(web.RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_stalled",)
+    __slots__ = ("_stalled", "peer")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stalled: asyncio.TimerHandle | None = None
+        self.peer: str | None = None  # the address of the other side
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request."""
+        return self._current_request is None
 
     def pause_writing(self) -> None:
         """Begin to watch whether the client reads on."""
@@ -131,7 +138,9 @@ class Connection(web.RequestHandler):
 class _Server(web.Server):
     """Makes connections of our kind, and not too many."""
 
-    def __init__(self, server: web.Server, options: dict[str, Any], max_connections: int) -> None:
+    def __init__(
+        self, server: web.Server, options: dict[str, Any], connections: Connections[Connection]
+    ) -> None:
         super().__init__(
             server.request_handler,
             request_factory=server.request_factory,
@@ -139,25 +148,35 @@ class _Server(web.Server):
             **options,
         )
         self._options = options
-        self._max_connections = max_connections
+        self._open = connections
 
     def __call__(self) -> web.RequestHandler:
         return Connection(self, loop=asyncio.get_running_loop(), **self._options)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self.connections) > self._max_connections:
-            transport.abort()
+        connection, peer = cast("Connection", handler), transport.get_extra_info("peername")
+        connection.peer = peer[0] if isinstance(peer, tuple) else None
+        one_too_many = self._open.add(connection, connection.peer)
+        if one_too_many is not None and one_too_many.transport is not None:
+            one_too_many.transport.abort()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        connection = cast("Connection", handler)
+        self._open.remove(connection, connection.peer)
 
 
 class _Runner(web.AppRunner):
-    def __init__(self, app: web.Application, options: dict[str, Any], max_connections: int) -> None:
+    def __init__(
+        self, app: web.Application, options: dict[str, Any], connections: Connections[Connection]
+    ) -> None:
         super().__init__(app, shutdown_timeout=SHUTDOWN_SECONDS)
         self._options = options
-        self._max_connections = max_connections
+        self._connections = connections
 
     async def _make_server(self) -> web.Server:
-        return _Server(await super()._make_server(), self._options, self._max_connections)
+        return _Server(await super()._make_server(), self._options, self._connections)
 
 
 @asynccontextmanager
@@ -168,8 +187,11 @@ async def listening(
     *,
     keepalive: float = KEEPALIVE_SECONDS,
     max_connections: int = MAX_CONNECTIONS,
+    trusted: tuple[Network, ...] = (),
 ) -> AsyncIterator[int]:
     """Serve `app` for the time of the block and give the port (chosen by the system where `port` is 0).
+
+    Of more than `max_connections` one of whoever has the most is closed; `trusted` proxies keep theirs.
 
     At the end no connection is accepted any more and what is being answered gets `SHUTDOWN_SECONDS` to end.
     """
@@ -181,7 +203,8 @@ async def listening(
         "lingering_time": LINGER_SECONDS,
         "access_log_class": AccessLog,
     }
-    runner = _Runner(app, options, max_connections)
+    connections: Connections[Connection] = Connections(max_connections, lambda each: each.is_idle, trusted)
+    runner = _Runner(app, options, connections)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port, backlog=BACKLOG)

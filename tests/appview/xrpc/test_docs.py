@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from appview import descriptors
 from appview.search import signals, trace
 from appview.xrpc import admission, bodies, parameters, server
 from appview.xrpc.errors import ERRORS
@@ -107,7 +108,7 @@ def test_the_fields_of_a_match_and_the_reasons_are_there() -> None:
         f"{admission.MAX_RUNNING} running, {admission.MAX_WAITING} waiting",
         f"between two requests | {server.KEEPALIVE_SECONDS:g} s",
         f"an answer left unread | {server.STALL_SECONDS:g} s",
-        f"| connections | {server.MAX_CONNECTIONS:,} |",
+        f"| connections | {descriptors.MAX_CONNECTIONS:,} |",
     ],
 )
 def test_the_limits_are_those_of_the_code(limit: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -180,16 +180,57 @@ async def test_a_slow_reader_that_goes_on_reading_gets_everything(monkeypatch: p
 
 async def test_there_are_only_so_many_connections() -> None:
     async with serving(echo, max_connections=2) as port, asyncio.timeout(5):
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        for reader, writer in held:  # both are served, so both are counted
+        opened = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        with pytest.raises(ConnectionError):
-            if await reader.read() == b"":
-                raise ConnectionResetError
-        for _, opened in (*held, (reader, writer)):
-            opened.close()
+            opened.append((reader, writer))
+        with suppress(ConnectionError):
+            await opened[0][0].read()  # it was idle for the longest, and is closed
+        opened[1][1].write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await opened[1][0].readline()
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_where_all_are_busy_the_new_one_goes() -> None:
+    go_on = asyncio.Event()
+
+    async def wait(_request: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.Response(text="done")
+
+    async with serving(wait, max_connections=1) as port, asyncio.timeout(5):
+        busy, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(get("/x"))
+        await asyncio.sleep(0.1)  # until the request is read, there is nothing to be seen of it
+        reader, other = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        go_on.set()
+        assert (await busy.readline()).startswith(b"HTTP/1.1 200")
+        for each in (writer, other):
+            each.close()
+
+
+async def test_who_holds_the_most_connections_keeps_nobody_out() -> None:
+    request = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with serving(echo, max_connections=20) as port, asyncio.timeout(10):
+        hoard = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+        answers = []
+        for number in range(10):
+            opened = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            hoard.append(await asyncio.open_connection("127.0.0.1", port))
+            opened[1].write(request)
+            answers.append((await opened[0].readline()).startswith(b"HTTP/1.1 200"))
+            if number % 2:
+                opened[1].close()
+            else:
+                hoard.append(opened)
+        assert answers == [True] * 10
+        for _, writer in hoard:
+            writer.close()
 
 
 async def test_a_client_that_goes_away_cancels_its_query() -> None:

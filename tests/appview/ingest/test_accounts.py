@@ -197,7 +197,12 @@ async def test_a_word_that_could_not_be_judged_yet_is_not_lost_by_a_restart(
             await world.until_shown(space, set())
         async with world.running(source=host):  # its host is asked, and then not for hours
             rows = world.ingest._pipeline.rows
-            await world.until_status(lambda _: (rows[Did(bob.did)].retry_at or 0) > now() + 3_600_000_000)
+
+            async def asked_again_in_hours() -> bool:
+                row = rows.get(Did(bob.did))
+                return row is not None and (row.retry_at or 0) > now() + 3_600_000_000
+
+            await world.until(asked_again_in_hours)
         await network.plc.stop()
         network.set_status(bob, None)
         if not back:

@@ -22,6 +22,7 @@ from yarl import URL
 
 from appview.http.addresses import is_allowed, is_loopback
 from appview.http.errors import FetchError, ForbiddenUrl, HttpStatusError, ResponseTooLarge
+from appview.http.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -55,7 +56,7 @@ class Answer:
 class HttpClient:
     """A guarded client; `async with HttpClient(...) as client`.
 
-    `resolver` replaces the system's name resolution. Its answers are not trusted. `password` (URL, user name,
+    `resolver` replaces `Names`. Its answers are not trusted. `password` (URL, user name,
     password) is shown to the server of that URL and to no other.
     """
 
@@ -79,7 +80,7 @@ class HttpClient:
         connector = aiohttp.TCPConnector(
             limit=MAX_CONNECTIONS,
             limit_per_host=MAX_CONNECTIONS_PER_HOST,
-            resolver=self._resolver,
+            resolver=self._resolver or Names(),
             socket_factory=self._open_socket,
             ttl_dns_cache=60,
         )

@@ -6,18 +6,22 @@ The domain says so in a TXT record `_atproto.<handle>` (`did=...`; more than one
 at: nothing is decided by it.
 
 Invariants: a handle that is not verified is never given out; the domain is reached through the guarded
-client; an answer is kept for `MAX_AGE` at most.
+client; an answer is kept for `MAX_AGE` at most; domains that do not answer hold up nobody else's (see
+`http.lanes`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from appview.errors import AppviewError
+from appview.http.lanes import Standing
+from appview.http.names import Names
+from appview.http.places import HostSlow, Places
 from lexicons.syntax import Did, Handle
 
 if TYPE_CHECKING:
@@ -33,22 +37,13 @@ FAILURE_AGE: Final = 300 * _SECOND  # ours
 MAX_ENTRIES: Final = 20_000
 MAX_ANSWER_BYTES: Final = 2_048  # a DID has at most 2,048 characters
 SECONDS: Final = 10.0
-CONCURRENCY: Final = 8
+# Ours: handles asked for at once; of those that take longer than so many seconds; and these.
+CONCURRENCY: Final = 16
+LONG: Final = 8
+PATIENCE: Final = 2.0
 # Top-level domains under which no handle is anybody's. Source: atproto.com/specs/handle.
 RESERVED: Final = frozenset({"alt", "arpa", "example", "internal", "invalid", "local", "localhost", "onion"})
 TEST: Final = "test"  # of development networks, whose PDSes answer for it
-
-
-async def look_up_txt(name: str) -> Sequence[str]:
-    """Ask the system's DNS servers for the TXT records of a name; none where there is no answer."""
-    import dns.asyncresolver
-    import dns.exception
-
-    try:
-        answer = await dns.asyncresolver.resolve(name, "TXT", lifetime=SECONDS)
-    except (dns.exception.DNSException, OSError):
-        return ()
-    return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
 
 def well_known(handle: Handle) -> str:
@@ -57,7 +52,8 @@ def well_known(handle: Handle) -> str:
 
 
 class Handles:
-    """Verifies handles and keeps the answers. `development`: a `.test` handle is its PDS's to give."""
+    """Verifies handles and keeps the answers. `development`: a `.test` handle is its PDS's to give.
+    `standing` tells who goes first."""
 
     def __init__(
         self,
@@ -65,16 +61,18 @@ class Handles:
         clock: Clock,
         *,
         development: bool = False,
-        txt: Callable[[str], Awaitable[Sequence[str]]] = look_up_txt,
+        txt: Callable[[str], Awaitable[Sequence[str]]] | None = None,
         document: Callable[[Handle], str] = well_known,
+        standing: Callable[[Did], Standing] = lambda _did: Standing.MEMBER,
     ) -> None:
         self._client = client
         self._clock = clock
         self._development = development
-        self._txt = txt
+        self._txt = txt if txt is not None else Names().texts
         self._document = document
         self._entries: OrderedDict[Handle, tuple[int, Did | None]] = OrderedDict()
-        self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._standing = standing
+        self._domains = Places(CONCURRENCY, LONG, PATIENCE)
 
     async def verified(self, identity: Identity, *, fresh: bool = False) -> Handle | None:
         """Give the handle that a document claims, where its domain agrees."""
@@ -89,13 +87,19 @@ class Handles:
             age, limit = self._clock() - known[0], FAILURE_AGE if known[1] is None else MAX_AGE
             if 0 <= age < limit:
                 return known[1]
-        async with self._slots:
-            owner = await self._ask(handle, identity)
+        owner = None
+        with suppress(HostSlow):
+            async with self._domains.place(self._host(handle, identity), self._standing(identity.did)):
+                owner = await self._ask(handle, identity)
         self._entries[handle] = (self._clock(), owner)
         self._entries.move_to_end(handle)
         while len(self._entries) > MAX_ENTRIES:
             self._entries.popitem(last=False)
         return owner
+
+    def _host(self, handle: Handle, identity: Identity) -> str:
+        """Name whom `_ask` asks."""
+        return identity.pds or handle if handle.endswith(f".{TEST}") else handle
 
     async def _ask(self, handle: Handle, identity: Identity) -> Did | None:
         top = handle.rpartition(".")[2]

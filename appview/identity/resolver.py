@@ -3,7 +3,9 @@
 Invariants: nobody gets an answer that is older than they take; an answer by force, or because the account is
 said to have changed, is asked for at most once in `FORCE_INTERVAL` for each DID, however often that is said;
 one DID is asked for once at a time, however many wait for it; what was asked for in vain is not asked for
-again before `FAILURE_AGE`. An instant ahead of the clock, which was put back, holds nothing up.
+again before `FAILURE_AGE`. Documents on hosts that do not answer, however many, do not hold up those of
+others, nor those of strangers those of members (see `http.lanes`). An instant ahead of the clock, which was
+put back, holds nothing up.
 """
 
 from __future__ import annotations
@@ -18,11 +20,16 @@ from urllib.parse import quote, unquote
 from appview.errors import AppviewError
 from appview.http.addresses import is_loopback
 from appview.http.errors import FetchError, HttpStatusError
+from appview.http.lanes import Standing
+from appview.http.places import Gate, Places
 from appview.identity.documents import MAX_DOCUMENT_BYTES, Identity, parse_document
 from appview.identity.errors import IdentityError, UnknownDid
 from lexicons.syntax import Handle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from appview.clock import Clock
     from appview.http.client import HttpClient
     from lexicons.syntax import Did
@@ -34,10 +41,12 @@ FORCE_INTERVAL: Final = 60 * _SECOND  # the network's own rule: once a minute pe
 FAILURE_AGE: Final = 60 * _SECOND  # ours
 MAX_ENTRIES: Final = 20_000  # cached identities, about 1 kB each
 CONCURRENCY: Final = 16  # ours: questions to the directory at once
-MAX_RUNNING: Final = 256  # ours: lookups under way or in line, beyond which only the patient may begin one
-WEB_CONCURRENCY: Final = (
-    8  # ours: did:web documents at once, from hosts that strangers choose and may be slow
-)
+MAX_RUNNING: Final = 256  # ours: lookups under way or in line; beyond, only the patient may ask for strangers
+# Ours: did:web documents at once, from hosts that strangers choose and may be slow; of those that take longer
+# than so many seconds; and these.
+WEB_CONCURRENCY: Final = 16
+WEB_LONG: Final = 8
+WEB_PATIENCE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +73,16 @@ class _Entry:
 
 
 class Resolver:
-    """Resolves DIDs through the guarded client and keeps the answers."""
+    """Resolves DIDs through the guarded client and keeps the answers. `standing` tells who goes first."""
 
-    def __init__(self, client: HttpClient, plc_url: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: HttpClient,
+        plc_url: str,
+        clock: Clock,
+        *,
+        standing: Callable[[Did], Standing] = lambda _did: Standing.MEMBER,
+    ) -> None:
         self._client = client
         self._plc_url = plc_url.rstrip("/")
         self._clock = clock
@@ -75,7 +91,9 @@ class Resolver:
         self._forgotten: OrderedDict[Did, None] = OrderedDict()  # and not asked for since
         self._doubtful: set[Did] = set()  # asked for at the moment; the answer may be of before a change
         self._running: dict[Did, asyncio.Task[_Entry]] = {}
-        self._slots = {"plc": asyncio.Semaphore(CONCURRENCY), "web": asyncio.Semaphore(WEB_CONCURRENCY)}
+        self._standing = standing
+        self._directory = Gate(CONCURRENCY)
+        self._domains = Places(WEB_CONCURRENCY, WEB_LONG, WEB_PATIENCE)
 
     async def resolve(
         self, did: Did, *, fresh: bool = False, patient: bool = True, freshness: Freshness = ANY_KEPT
@@ -84,8 +102,8 @@ class Resolver:
 
         `fresh` asks the network, unless that was done within the last minute: then what is known is given.
         What is older than `freshness` has it is not given, though the network does not answer.
-        Who is not `patient` gets a temporary `FetchError` where many are being asked for already: strangers
-        who name accounts must not make a line without end.
+        Who is not `patient` gets a temporary `FetchError` for a stranger where many are being asked for
+        already: whoever names accounts must not make a line without end.
         """
         entry = self._known(did, fresh=fresh, kept=freshness.kept)
         if entry is None:
@@ -149,7 +167,8 @@ class Resolver:
     async def _ask(self, did: Did, *, fresh: bool, patient: bool) -> _Entry:
         task = self._running.get(did)
         if task is None:
-            if not patient and len(self._running) >= MAX_RUNNING:
+            stranger = not patient and self._standing(did) is Standing.STRANGER
+            if stranger and len(self._running) >= MAX_RUNNING:
                 raise FetchError("too many accounts are being asked for")
             if fresh or did in self._forgotten:
                 self._forgotten.pop(did, None)
@@ -166,11 +185,10 @@ class Resolver:
 
     async def _look_up(self, did: Did) -> _Entry:
         outcome: Identity | AppviewError
-        async with self._slots["web" if did.method == "web" else "plc"]:
-            try:
-                outcome = await self._fetch(did)
-            except AppviewError as error:
-                outcome = error
+        try:
+            outcome = await self._fetch(did)
+        except AppviewError as error:
+            outcome = error
         now = self._clock()
         entry = _Entry(now, outcome, now)
         before = self._entries.get(did)
@@ -185,17 +203,21 @@ class Resolver:
         return entry
 
     async def _fetch(self, did: Did) -> Identity:
+        standing = self._standing(did)
+        turn: AbstractAsyncContextManager[object]
         match did.method:
             case "plc":
-                url = f"{self._plc_url}/{quote(did, safe=':')}"
+                url, turn = f"{self._plc_url}/{quote(did, safe=':')}", self._directory.passed(standing)
             case "web":
                 url = document_url(did)
+                turn = self._domains.place(url, standing)
             case method:
                 raise IdentityError(f"did:{method} is not a method of the AT Protocol")
         try:
-            answer = await self._client.get(
-                url, accept="application/did+ld+json, application/json", max_bytes=MAX_DOCUMENT_BYTES
-            )
+            async with turn:
+                answer = await self._client.get(
+                    url, accept="application/did+ld+json, application/json", max_bytes=MAX_DOCUMENT_BYTES
+                )
         except HttpStatusError as error:
             if error.status in (404, 410):
                 raise UnknownDid(f"{did} is not registered") from None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from appview.http.errors import FetchError, HttpStatusError
+from appview.http.lanes import Standing
 from appview.identity.errors import IdentityError, UnknownDid
 from appview.ingest.car import MAX_REPO_BYTES
 from appview.ingest.commits import prove_record
@@ -99,12 +100,14 @@ class RepoFetcher:
         folder: Path | None = None,
         *,
         hosts: Hosts | None = None,
+        standing: Callable[[Did], Standing] = lambda _did: Standing.MEMBER,
     ) -> None:
         self._client = client
         self._resolver = resolver
         self._clock = clock
         self._folder = folder
         self._hosts = hosts or Hosts()
+        self._standing = standing
         self._reading = asyncio.Semaphore(1)
         self._small_walks = asyncio.Semaphore(1)
         self._large_walks = asyncio.Semaphore(1)
@@ -121,7 +124,7 @@ class RepoFetcher:
 
         async def work(pds: str, identity: Identity) -> ProvenRecord:
             url = _url(pds, "getRecord", did=did, collection=collection, rkey=rkey)
-            async with self._hosts.place(pds, "record"):
+            async with self._hosts.place(pds, "record", self._standing(did)):
                 answer = await self._client.get(
                     url, accept=_CAR, max_bytes=MAX_PROOF_BYTES, seconds=PROOF_SECONDS
                 )
@@ -134,7 +137,7 @@ class RepoFetcher:
         many requests of the host's budget are left to others."""
 
         async def work(pds: str, _identity: Identity) -> str:
-            answer = await self._json(pds, "getLatestCommit", reserve, did=did)
+            answer = await self._json(pds, "getLatestCommit", did, reserve)
             rev = answer.get("rev")
             if type(rev) is not str or not Tid.is_valid(rev):
                 raise FetchError(f"{pds} names no rev of {did}", temporary=False)
@@ -147,7 +150,7 @@ class RepoFetcher:
         more, or as `#account` has it; raise `AppviewError`."""
 
         async def work(pds: str, _identity: Identity) -> str:
-            answer = await self._json(pds, "getRepoStatus", did=did)
+            answer = await self._json(pds, "getRepoStatus", did)
             if answer.get("active") is True:
                 return "active"
             status = answer.get("status")
@@ -189,7 +192,9 @@ class RepoFetcher:
 
     async def _repo(self, outer: AsyncExitStack, pds: str, identity: Identity) -> FetchedRepo:
         async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(self._hosts.place(pds, "repo"))
+            place = await stack.enter_async_context(
+                self._hosts.place(pds, "repo", self._standing(identity.did))
+            )
             reader = stack.enter_context(RepoReader(identity.did, identity.key, folder=self._folder))
             async with self._client.stream(
                 _url(pds, "getRepo", did=identity.did),
@@ -228,9 +233,9 @@ class RepoFetcher:
         async with self._reading:
             return await asyncio.to_thread(reader.finish, self._clock())
 
-    async def _json(self, host: str, method: str, reserve: float = 0.0, **parameters: str) -> dict[str, Any]:
-        async with self._hosts.place(host, "record", reserve=reserve):
-            answer = await self._client.get(_url(host, method, **parameters), accept="application/json")
+    async def _json(self, host: str, method: str, did: Did, reserve: float = 0.0) -> dict[str, Any]:
+        async with self._hosts.place(host, "record", self._standing(did), reserve=reserve):
+            answer = await self._client.get(_url(host, method, did=did), accept="application/json")
         try:
             value = json.loads(answer.body)
         except (ValueError, RecursionError):

@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from appview.access.access import Access
     from appview.clock import Clock
     from appview.control import Control
+    from appview.http.lanes import Standing
     from appview.ingest.backoff import Backoff, Random
     from appview.memory.pool import SpacePool
     from appview.settings import Settings
     from appview.source_lines import SourceLine
+    from lexicons.syntax import Did
 
 DRAIN_SECONDS: Final = 10.0  # what is gathered gets this long to reach the disk at the end
 
@@ -80,7 +82,7 @@ class Ingest:
         self._declarations = Declarations(
             control, access, pool, self._committer, clock, open_registration=open_registration
         )
-        self.resolver = resolver = Resolver(self._client, settings.plc_url, clock)
+        self.resolver = resolver = Resolver(self._client, settings.plc_url, clock, standing=self._standing)
         lines = [parse_source(line) for line in settings.source]
         hosts_of_their_own = frozenset(line.host for line in lines if line.host is not None)
         relays = any(line.kind == "firehose" for line in lines)
@@ -96,7 +98,7 @@ class Ingest:
         self._intake = Intake(self._pipeline, self._committer, clock, self._foresight)
         self._turns = Turns(self._pipeline, self._committer, clock)
         self._pipeline.give_turn = self._turns.want
-        handles = Handles(self._client, clock, development=settings.allow_loopback)
+        handles = Handles(self._client, clock, development=settings.allow_loopback, standing=self._standing)
         self._look_ups = look_ups = LookUps(self._pipeline, resolver, handles, clock)
         self._pipeline.look_up = look_ups.want
         self._pipeline.identity_changed = look_ups.changed
@@ -105,7 +107,9 @@ class Ingest:
             control, access, pool, self._committer, self._pipeline, self._declarations, repairs, clock
         )
         hosts = Hosts()
-        fetcher = RepoFetcher(self._client, resolver, clock, settings.data, hosts=hosts)
+        fetcher = RepoFetcher(
+            self._client, resolver, clock, settings.data, hosts=hosts, standing=self._standing
+        )
         self._backfill = Backfill(
             fetcher,
             self._pipeline,
@@ -159,6 +163,9 @@ class Ingest:
             clock,
             random=rng,
         )
+
+    def _standing(self, did: Did) -> Standing:
+        return self._pipeline.roster.standing(did)
 
     async def prepare(self) -> None:
         """Look at the files before anybody opens a space."""

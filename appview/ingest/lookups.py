@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lexicons.syntax import Did
 
 NOW: Final = Freshness(believed=0)  # where the directory is away, that is the answer
-CHECKS: Final = 8  # handles asked for at once: as many as `Handles` asks for
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +35,7 @@ class LookUps:
         self._handles = handles
         self._clock = clock
         self._handles_due: dict[Did, tuple[Identity, bool]] = {}  # as claimed last
-        self._checking = 0
+        self._checking: set[Did] = set()
         self._group: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
 
@@ -89,18 +88,17 @@ class LookUps:
             self._pipeline.note(identity.did, handle=None)
         _, known = self._handles_due.get(identity.did, (None, False))
         self._handles_due[identity.did] = identity, fresh or known
-        if self._checking < CHECKS:
-            self._checking += 1
-            self._group.create_task(self._check_handles(), name="handles")
+        if identity.did not in self._checking:
+            self._checking.add(identity.did)
+            self._group.create_task(self._check_handles(identity.did), name=f"handle of {identity.did}")
 
-    async def _check_handles(self) -> None:
-        """Check one handle after another, until there is none."""
+    async def _check_handles(self, did: Did) -> None:
+        """Check what an account claims, until it claims nothing new."""
         try:
-            while self._handles_due:
-                did = next(iter(self._handles_due))
+            while did in self._handles_due:
                 await self._check_handle(*self._handles_due.pop(did))
         finally:
-            self._checking -= 1
+            self._checking.discard(did)
 
     async def _check_handle(self, identity: Identity, fresh: bool) -> None:
         try:

@@ -187,7 +187,7 @@ class Reconciler:
         for space in roster.of(did):
             await self._control.delete_membership(space, did)
         scopes = {author: spaces for author, spaces in roster.scopes.items() if author != did}
-        self._pipeline.roster = Roster(scopes, roster.followed - {did})
+        self._pipeline.roster = Roster(scopes, roster.followed - {did}, roster.standings)
         self.strangers.dismiss(did)
         log.info("a stranger has written nothing that counts", did=did)
         await self.forget(did)

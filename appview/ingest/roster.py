@@ -1,4 +1,5 @@
-"""Whose repos are followed, and which spaces each may write to: pure, from spaces and access rules."""
+"""Whose repos are followed, which spaces each may write to, and who goes before whom: pure, from spaces and
+access rules."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from appview.http.lanes import Standing
 from lexicons.spaces import SpaceUri
+from lexicons.syntax import Did
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from appview.control_rules import Rule
     from appview.memory.scope import Scope
-    from lexicons.syntax import Did
 
 
 MARK_DIGITS: Final = 32  # hexadecimal: 128 bits
@@ -22,10 +24,16 @@ MARK_DIGITS: Final = 32  # hexadecimal: 128 bits
 @dataclass(frozen=True, slots=True)
 class Roster:
     """`scopes` has, for every author who may write anything, each space with what may be written there.
-    `followed` are the authors and the authorities of all spaces that are known or that rules speak of."""
+    `followed` are the authors and the authorities of all spaces that are known or that rules speak of;
+    `standings` has those of them that are more than strangers, and whoever else rules name."""
 
     scopes: Mapping[Did, Mapping[SpaceUri, Scope]] = field(default_factory=dict)
     followed: frozenset[Did] = frozenset()
+    standings: Mapping[Did, Standing] = field(default_factory=dict)
+
+    def standing(self, did: Did) -> Standing:
+        """Tell for whose sake something is asked."""
+        return self.standings.get(did, Standing.STRANGER)
 
     def of(self, author: Did) -> Mapping[SpaceUri, Scope]:
         """Give the spaces that an author may write to."""
@@ -63,4 +71,19 @@ def build(
                 scopes.setdefault(did, {})[space] = allowed
     named = {SpaceUri(text) for rule in rules for text in rule.fields if SpaceUri.is_valid(text)}
     authorities = {space.authority for space in (*known, *named)}
-    return Roster(scopes, frozenset(scopes) | authorities)
+    standings = dict.fromkeys(authorities, Standing.AUTHORITY) | dict.fromkeys(
+        _members(rules), Standing.MEMBER
+    )
+    return Roster(scopes, frozenset(scopes) | authorities, standings)
+
+
+def _members(rules: Iterable[Rule]) -> set[Did]:
+    """List whom rules name, and the authorities of the spaces that these rules are of; what a space has from
+    its beginning names nobody but its authority, and anybody can have one."""
+    members: set[Did] = set()
+    for rule in rules:
+        authorities = {SpaceUri(text).authority for text in rule.fields if SpaceUri.is_valid(text)}
+        others = {Did(text) for text in rule.fields if Did.is_valid(text)} - authorities
+        if others:
+            members |= others | authorities
+    return members

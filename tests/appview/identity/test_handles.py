@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from appview.http.client import HttpClient
+from appview.http.lanes import Standing
 from appview.identity.documents import Identity
 from appview.identity.handles import FAILURE_AGE, MAX_AGE, Handles
 from appview.identity.keys import PublicKey
@@ -135,3 +137,29 @@ async def test_an_answer_is_kept_for_a_while_and_a_failure_for_less() -> None:
         assert await handles.verified(identity()) is None
         served.txt = [f"did={ALICE}"]
         assert await handles.verified(identity(), fresh=True) == HANDLE
+
+
+async def test_domains_that_do_not_answer_hold_up_nobody_elses_handle() -> None:
+    silent = asyncio.Event()
+
+    async def look_up(name: str) -> Sequence[str]:
+        if name != f"_atproto.{HANDLE}":
+            await silent.wait()
+        return [f"did={ALICE}"]
+
+    def standing(did: Did) -> Standing:
+        return Standing.MEMBER if did == ALICE else Standing.STRANGER
+
+    async with HttpClient() as client:
+        handles = Handles(client, lambda: 1, txt=look_up, standing=standing)
+        asked = [
+            asyncio.create_task(handles.verified(identity(Handle(f"bob.domain{number}.org"), BOB)))
+            for number in range(300)
+        ]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            assert await handles.verified(identity()) == HANDLE
+        assert not any(task.done() for task in asked)
+        silent.set()
+        async with asyncio.timeout(20):
+            assert set(await asyncio.gather(*asked)) == {None}

@@ -10,6 +10,7 @@ import pytest
 from appview.errors import AppviewError
 from appview.http.client import Answer, HttpClient
 from appview.http.errors import FetchError
+from appview.http.lanes import Standing
 from appview.identity.errors import IdentityError
 from appview.identity.keys import PublicKey
 from appview.identity.resolver import (
@@ -215,12 +216,18 @@ async def test_slow_hosts_of_strangers_do_not_hold_up_the_directory() -> None:
     async with asyncio.timeout(5):
         with pytest.raises(FetchError, match="nothing is here"):
             await resolver.resolve(Did("did:plc:44ybard66vv44zksje25o7dz"))
-    assert sum(".example" in url for url in client.asked) == WEB_CONCURRENCY
+    assert 0 < sum(".example" in url for url in client.asked) < WEB_CONCURRENCY
     await _end(resolver, waiting)
 
 
 async def test_a_line_that_strangers_make_has_an_end() -> None:
-    resolver = Resolver(SlowHosts(), "https://plc.directory", Clock())
+    member = Did("did:plc:44ybard66vv44zksje25o7da")
+    resolver = Resolver(
+        SlowHosts(),
+        "https://plc.directory",
+        Clock(),
+        standing=lambda did: Standing.MEMBER if did == member else Standing.STRANGER,
+    )
     dids = [Did(f"did:web:host{number}.example") for number in range(MAX_RUNNING + 1)]
     waiting = [asyncio.create_task(resolver.resolve(did, patient=False)) for did in dids]
     async with asyncio.timeout(5):
@@ -231,6 +238,8 @@ async def test_a_line_that_strangers_make_has_an_end() -> None:
         again = asyncio.create_task(resolver.resolve(dids[0], patient=False))  # waits with the first
         with pytest.raises(FetchError, match="nothing is here"):
             await resolver.resolve(Did("did:plc:44ybard66vv44zksje25o7dz"))  # ingest is patient
+        with pytest.raises(FetchError, match="nothing is here"):
+            await resolver.resolve(member, patient=False)
     await _end(resolver, [*waiting, again])
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appview.identity import handles
+from appview.http import names, places
+from appview.identity import handles, resolver
 from appview.ingest import backfill, claims, discovery, fetch, hosts, jetstream, prover, scratch, strangers
 from appview.memory import apply, complete
 from appview.source_lines import KINDS, OPTIONS, parse_source
@@ -34,7 +35,12 @@ HOUR = 3600 * SECOND
         f"longer than {hosts.PATIENCE['record']:.0f} seconds, or a repo that takes longer than"
         f" {hosts.PATIENCE['repo']:.0f},",
         f"goes on among {hosts.LONG['record']} and {hosts.LONG['repo']} more",
-        f"comes with {hosts.MIN_RATE / 1000:.0f} kB a second is not slow",
+        f"comes with {places.MIN_RATE / 1000:.0f} kB a second is not slow",
+        f"has {places.FIRST_PATIENCE:g} seconds the first time",
+        f"({resolver.WEB_CONCURRENCY}, and {resolver.WEB_LONG} that take longer than"
+        f" {resolver.WEB_PATIENCE:.0f} seconds), and so have handles",
+        f"is asked for {resolver.CONCURRENCY} documents at once",
+        f"A name has {names.SECONDS:.0f} seconds",
         f"not looked at again for {strangers.AGAIN // SECOND // 60} minutes",
         f"Up to {strangers.MAX_STRANGERS:,} strangers are followed",
         f"cannot be reached in {backfill.CANDIDATE_ATTEMPTS} attempts",
@@ -59,6 +65,11 @@ def test_limits_of_whole_repos_are_those_of_the_code(sentence: str) -> None:
     assert sentence in INGEST
 
 
+def test_handles_have_as_many_places_as_documents() -> None:
+    shares = handles.CONCURRENCY, handles.LONG, handles.PATIENCE
+    assert shares == (resolver.WEB_CONCURRENCY, resolver.WEB_LONG, resolver.WEB_PATIENCE)
+
+
 def test_every_option_is_documented_with_its_kinds() -> None:
     rows = {
         name: {kind.strip() for kind in kinds.split(",")}
@@ -66,7 +77,7 @@ def test_every_option_is_documented_with_its_kinds() -> None:
             r"^\| `(discover|proof|password-file)` \| ([^|]+) \|", CONFIGURATION, re.M
         )
     }
-    for name in {name for names in OPTIONS.values() for name in names}:
+    for name in {name for each in OPTIONS.values() for name in each}:
         of = {kind for kind in KINDS if name in OPTIONS[kind]}
         assert rows[name] == ({"all"} if of == set(KINDS) else of)
 

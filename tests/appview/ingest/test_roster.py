@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from appview.control_rules import Rule
+from appview.http.lanes import Standing
 from appview.ingest.roster import Roster, build
 from appview.memory.scope import EVERYTHING, NOTHING, Scope
 from lexicons.spaces import SpaceUri
@@ -36,3 +37,28 @@ def test_an_authority_is_followed_even_where_it_writes_nothing_or_its_space_is_n
     made = roster({GARDEN: {BOB}}, {})
     assert made.followed == {ALICE, BOB, CAROL}  # Carol's space is only spoken of by a rule
     assert {space for space, _ in made.pairs} == {GARDEN}
+
+
+def test_whom_rules_name_stands_above_whoever_declares_a_space_and_that_above_strangers() -> None:
+    dave = Did("did:plc:dave")
+    rules = [
+        Rule("g", (str(ALICE), "role:authority", str(GARDEN))),
+        Rule("p", ("role:everyone", str(GARDEN), "path:/*", "write", "allow")),
+        Rule("g", (str(BOB), "role:authority", str(SHED))),
+        Rule("p", (str(CAROL), str(SHED), "path:/*", "read", "allow")),
+    ]
+    spaces = {GARDEN: {ALICE, dave}, SHED: {BOB}}
+    made = build(spaces, rules, lambda space: spaces[space], lambda _did, _space: EVERYTHING)
+    assert {
+        name: made.standing(did) for name, did in zip("abcd", (ALICE, BOB, CAROL, dave), strict=True)
+    } == {
+        "a": Standing.AUTHORITY,
+        "b": Standing.MEMBER,
+        "c": Standing.MEMBER,
+        "d": Standing.STRANGER,
+    }, "Dave is followed because he wrote where everyone may"
+
+
+def test_whom_the_rules_of_all_spaces_name_is_a_member() -> None:
+    made = build([], [Rule("g", (str(BOB), "role:member", "*"))], lambda _: [], lambda *_: EVERYTHING)
+    assert made.standing(BOB) is Standing.MEMBER

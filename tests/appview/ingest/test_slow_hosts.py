@@ -11,7 +11,8 @@ import pytest
 
 from appview.http.client import HttpClient
 from appview.http.errors import FetchError
-from appview.ingest.hosts import LONG, MAX_LAG, MIN_RATE, PER_HOST, TOTAL, Hosts, HostSlow, LaneName, Place
+from appview.http.places import MAX_LAG, MIN_RATE, HostSlow, Place
+from appview.ingest.hosts import LONG, PER_HOST, TOTAL, Hosts, LaneName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -201,8 +202,8 @@ async def test_a_program_that_was_slow_itself_blames_no_host() -> None:
     async with hosts.place("https://one.example", "record"):
         time.sleep(0.02 + 2 * MAX_LAG)  # noqa: ASYNC251 - nothing else can run meanwhile
         await asyncio.sleep(0)
-        assert hosts._lanes["record"].out == (1, 0)
+        assert hosts._places["record"].lane.out == (1, 0)
         async with asyncio.timeout(5):
-            while hosts._lanes["record"].out != (0, 1):  # noqa: ASYNC110 - a timer signals nothing
+            while hosts._places["record"].lane.out != (0, 1):  # noqa: ASYNC110 - a timer signals nothing
                 await asyncio.sleep(0.005)
-        assert hosts._lanes["record"].manner("one.example") == "slow", "once it had its time"
+        assert hosts._places["record"].lane.manner("https://one.example") == "slow", "once it had its time"

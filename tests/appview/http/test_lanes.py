@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appview.ingest import lanes
-from appview.ingest.lanes import Lane, Ticket, site_of
+from appview.http import lanes
+from appview.http.lanes import Lane, Standing, Ticket, share, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ def yes() -> bool:
     return True
 
 
-def enter(lane: Lane, site: str, count: int = 1) -> list[Ticket]:
-    tickets = [Ticket(site, yes) for _ in range(count)]
+def enter(lane: Lane, host: str, count: int = 1, standing: Standing = Standing.MEMBER) -> list[Ticket]:
+    tickets = [Ticket(host, standing, yes) for _ in range(count)]
     for ticket in tickets:
         lane.enter(ticket)
     return tickets
@@ -83,21 +83,21 @@ def test_of_equals_one_that_answered_in_time_goes_first() -> None:
 def test_sites_of_which_nothing_is_known_leave_a_quarter_to_those_that_answer() -> None:
     lane = Lane(48, 16)
     knows(lane, "good")
-    assert sum(len(inside(enter(lane, f"new {number}", 4))) for number in range(100)) == 36
+    assert sum(len(inside(enter(lane, f"new{number}", 4))) for number in range(100)) == 36
     assert len(inside(enter(lane, "good", 12))) == 12
 
 
 def test_slow_sites_have_a_quarter_together() -> None:
     lane = Lane(48, 400)
-    slow = [ticket for number in range(9) for ticket in enter(lane, f"slow {number}", 4)]
+    slow = [ticket for number in range(9) for ticket in enter(lane, f"slow{number}", 4)]
     for ticket in slow:
         lane.takes_long(ticket)
     assert lane.out == (0, 36)
-    again = [ticket for number in range(9) for ticket in enter(lane, f"slow {number}", 4)]
+    again = [ticket for number in range(9) for ticket in enter(lane, f"slow{number}", 4)]
     assert len(inside(again)) == 12
     for ticket in inside(again):
         lane.leave(ticket)
-    assert lane.manner("slow 0") == "prompt", "in time is in time"
+    assert lane.manner("slow0") == "prompt", "in time is in time"
 
 
 def test_what_takes_long_makes_room_while_there_is_room_for_it() -> None:
@@ -139,7 +139,7 @@ def test_who_has_been_slow_is_worth_nobodys_end() -> None:
 
 def test_a_large_answer_that_comes_well_is_neither_slow_nor_ended() -> None:
     lane = Lane(2, 1)
-    large, other = Ticket("large"), Ticket("other")
+    large, other = (Ticket(host, Standing.MEMBER) for host in ("large", "other"))
     lane.enter(large)
     lane.takes_long(large)
     lane.enter(other)
@@ -158,11 +158,88 @@ def test_one_that_gives_up_waiting_is_forgotten() -> None:
     assert (lane.out, lane.waiting) == ((0, 0), 0)
 
 
-def test_manners_are_remembered_of_so_many_sites(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "MAX_SITES", 3)
+def test_manners_are_remembered_of_so_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MAX_HOSTS", 3)
     lane = Lane(4, 4)
     knows(lane, *"abcd")
     assert [lane.manner(site) for site in "abcd"] == ["unknown", "prompt", "prompt", "prompt"]
+
+
+def test_of_those_that_wait_the_highest_standing_goes_first() -> None:
+    lane = Lane(1, 1)
+    (first,) = enter(lane, "full")
+    stranger, authority, member = (
+        enter(lane, host, standing=standing)[0]
+        for host, standing in (
+            ("one", Standing.STRANGER),
+            ("two", Standing.AUTHORITY),
+            ("three", Standing.MEMBER),
+        )
+    )
+    for before, after in ((first, member), (member, authority), (authority, stranger)):
+        assert lane.leave(before) == [after]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_every_standing_leaves_a_quarter_to_those_above(known: bool) -> None:
+    lane, hosts = Lane(16, 4), [f"host{number}" for number in range(100)]
+    if known:
+        knows(lane, *hosts)
+    counts = []
+    for standing in reversed(Standing):
+        counts.append(sum(len(inside(enter(lane, host, standing=standing))) for host in hosts))
+    assert counts == ([9, 3, 4] if known else [6, 3, 3])
+
+
+def test_a_share_is_never_nothing() -> None:
+    assert [share(1, standing) for standing in Standing] == [1, 1, 1]
+    assert [share(48, standing) for standing in Standing] == [48, 36, 27]
+
+
+def test_who_shares_a_site_with_others_has_the_share_of_a_host() -> None:
+    lane = Lane(8, 4)
+    many = [enter(lane, "https://evil.apps.example", 9), enter(lane, "https://worse.apps.example", 9)]
+    assert [len(inside(each)) for each in many] == [4, 0], "a site has half"
+    (good,) = enter(lane, "https://good.apps.example")
+    assert good.state == "waiting"
+    lane.leave(inside(many[0])[0])
+    lane.leave(inside(many[0])[0])
+    assert good.state == "inside"
+    assert len(inside(many[1])) == 1
+
+
+def test_a_neighbour_that_is_slow_makes_no_host_slow() -> None:
+    lane = Lane(8, 4)
+    knows(lane, "https://good.apps.example")
+    (evil,) = enter(lane, "https://evil.apps.example")
+    lane.takes_long(evil)
+    assert lane.manner("https://evil.apps.example") == "slow"
+    assert lane.manner("https://good.apps.example") == "prompt"
+    assert lane.manner("https://new.apps.example") == "unknown"
+
+
+def test_a_stranger_ends_before_a_member_that_has_been_out_for_longer() -> None:
+    lane = Lane(4, 2)
+    (member,) = enter(lane, "old")
+    lane.takes_long(member)
+    (stranger,) = enter(lane, "odd", standing=Standing.STRANGER)
+    lane.takes_long(stranger)
+    third, *_ = (enter(lane, name)[0] for name in ("a", "b", "c"))
+    enter(lane, "new")
+    assert lane.takes_long(third)[1] is stranger
+
+
+def test_a_slow_stranger_ends_for_a_member_though_that_has_been_slow_too() -> None:
+    lane = Lane(4, 1)
+    (stranger,) = enter(lane, "odd", standing=Standing.STRANGER)
+    lane.takes_long(stranger)
+    (member,) = enter(lane, "slow")
+    lane.takes_long(member)
+    assert (member.state, stranger.state) == ("inside", "long"), "nobody waits"
+    (again,) = enter(lane, "slow")
+    assert again.state == "waiting"
+    assert lane.takes_long(member) == ([again], stranger)
+    assert (again.state, member.state, stranger.state) == ("inside", "long", "gone")
 
 
 @given(seed=st.integers(0, 2**32), places=st.integers(1, 12), long=st.integers(0, 6))
@@ -172,7 +249,9 @@ def test_whatever_happens_the_counts_hold_and_no_place_is_lost(seed: int, places
     for _ in range(200):
         match rng.choice(["enter", "enter", "leave", "long", "long"]):
             case "enter":
-                ticket = Ticket(rng.choice("abcdef"), yes if rng.random() < 0.7 else (lambda: False))
+                host = f"{rng.choice('xyz')}.{rng.choice('abcdef')}.example"
+                is_slow = yes if rng.random() < 0.7 else (lambda: False)
+                ticket = Ticket(host, rng.choice(list(Standing)), is_slow)
                 tickets.append(ticket)
                 lane.enter(ticket)
             case "leave" if tickets:
@@ -180,16 +259,27 @@ def test_whatever_happens_the_counts_hold_and_no_place_is_lost(seed: int, places
             case "long" if out := inside(tickets):
                 _, ended = lane.takes_long(rng.choice(out))
                 assert ended is None or ended.state == "gone"
-        states = Counter(ticket.state for ticket in tickets)
-        assert lane.out == (states["inside"], states["long"])
-        assert lane.waiting == states["waiting"]
-        assert states["inside"] <= places and states["long"] <= long
-        sites = Counter(ticket.site for ticket in tickets if ticket.state == "inside")
-        assert all(count <= max(1, places // 2) for count in sites.values())
+        check(lane, tickets, places, long)
     for ticket in tickets:
         lane.leave(ticket)
     assert (lane.out, lane.waiting) == ((0, 0), 0)
+    assert not lane._inside
+    assert not lane._out
     assert inside(enter(lane, "last")), "who comes then goes at once"
+
+
+def check(lane: Lane, tickets: Sequence[Ticket], places: int, long: int) -> None:
+    """Count by hand what a lane counts, and hold it to its limits."""
+    states = Counter(ticket.state for ticket in tickets)
+    assert lane.out == (states["inside"], states["long"])
+    assert lane.waiting == states["waiting"]
+    assert states["inside"] <= places
+    assert states["long"] <= long
+    for standing in Standing:
+        below = [ticket for ticket in inside(tickets) if ticket.standing >= standing]
+        assert len(below) <= share(places, standing)
+        sites = Counter(ticket.site for ticket in below)
+        assert all(count <= share(places // 2, standing) for count in sites.values())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from ipaddress import ip_address, ip_network
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 MAX_HOSTS: Final = 10_000  # of which is remembered how they answered
 # Labels below a country's top level that are no site of their own.
@@ -50,6 +51,14 @@ def share(limit: int, standing: int) -> int:
     return max(1, int(limit * 0.75**standing))
 
 
+Rank = Callable[[], Standing]  # tells a standing, which may have changed when it is asked for again
+
+
+def as_member() -> Standing:
+    """Stand as high as can be: where nobody is to be told from anybody else."""
+    return Standing.MEMBER
+
+
 def _never() -> bool:
     return False
 
@@ -59,14 +68,16 @@ class Ticket:
     """One request. `is_slow` tells, once it takes long, whether that is the host's doing."""
 
     host: str  # a name or a URL
-    standing: Standing = Standing.MEMBER
+    rank: Rank = as_member
     is_slow: Callable[[], bool] = field(default=_never)
     state: Literal["waiting", "inside", "long", "gone"] = "waiting"
     manner: Manner = "unknown"  # of the host, when the request came
     site: str = field(init=False)
+    standing: Standing = field(init=False)  # as it was told last while the request waited
 
     def __post_init__(self) -> None:
         self.site = site_of(self.host)
+        self.standing = self.rank()
 
 
 class Lane:
@@ -112,6 +123,15 @@ class Lane:
             case "long":
                 self._end(ticket)
         ticket.state = "gone"
+        return self._admit()
+
+    def rank_again(self) -> list[Ticket]:
+        """Have everybody who waits stand where its account stands by now."""
+        for ticket in [each for queue in self._queues.values() for each in queue]:
+            if (standing := ticket.rank()) != ticket.standing:
+                self._queues[ticket.standing, ticket.manner].remove(ticket)
+                ticket.standing = standing
+                self._queues[ticket.standing, ticket.manner].put(ticket)
         return self._admit()
 
     def takes_long(self, ticket: Ticket) -> tuple[list[Ticket], Ticket | None]:
@@ -227,6 +247,11 @@ class _Queue:
     def __init__(self) -> None:
         self.count = 0
         self._sites: OrderedDict[str, OrderedDict[str, deque[Ticket]]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Ticket]:
+        for hosts in self._sites.values():
+            for tickets in hosts.values():
+                yield from tickets
 
     def put(self, ticket: Ticket) -> None:
         self._sites.setdefault(ticket.site, OrderedDict()).setdefault(ticket.host, deque()).append(ticket)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from heapq import heappop, heappush
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from appview.http.errors import FetchError
-from appview.http.lanes import Lane, Standing, Ticket, share
+from appview.http.lanes import Lane, Standing, Ticket, as_member, share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from appview.http.lanes import Rank
 
 FIRST_PATIENCE: Final = 1.5  # seconds with a place, of a host that has never been asked
 MAX_LAG: Final = 0.25  # seconds that a look at a request may itself be late
@@ -73,10 +76,10 @@ class Places:
         self._watches: dict[Ticket, asyncio.TimerHandle] = {}
 
     @asynccontextmanager
-    async def place(self, host: str, standing: Standing) -> AsyncIterator[Place]:
+    async def place(self, host: str, rank: Rank = as_member) -> AsyncIterator[Place]:
         """Wait for a place, and give it up for another one where what is done with it takes long; raise
         `HostSlow`."""
-        ticket, admitted = Ticket(host, standing), asyncio.Event()
+        ticket, admitted = Ticket(host, rank), asyncio.Event()
         self._admitted[ticket] = admitted
         try:
             self._admit(self.lane.enter(ticket))
@@ -98,6 +101,10 @@ class Places:
             if (watch := self._watches.pop(ticket, None)) is not None:
                 watch.cancel()
             self._admit(self.lane.leave(ticket))
+
+    def rank_again(self) -> None:
+        """Have everybody who waits stand where its account stands by now."""
+        self._admit(self.lane.rank_again())
 
     def _watch(self, ticket: Ticket, seconds: float) -> None:
         """Have a request that takes long make room for others, until it has."""
@@ -122,6 +129,13 @@ class Places:
             self._admitted[ticket].set()
 
 
+@dataclass(slots=True, eq=False)
+class _Turn:
+    rank: Rank
+    come: asyncio.Future[None]
+    standing: Standing | None = None  # with which it was let in
+
+
 class Gate:
     """So many at once through one door, the highest standing first. As in a lane, every standing with those
     below it leaves a quarter to those above."""
@@ -129,32 +143,39 @@ class Gate:
     def __init__(self, places: int) -> None:
         self._places = places
         self._inside = [0] * len(Standing)  # of each standing and those below it
-        self._waiting: list[tuple[Standing, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Standing, int, _Turn]] = []
         self._numbers = count()
 
     @asynccontextmanager
-    async def passed(self, standing: Standing) -> AsyncIterator[None]:
+    async def passed(self, rank: Rank = as_member) -> AsyncIterator[None]:
         """Wait to be let in."""
-        turn = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (standing, next(self._numbers), turn))
+        turn = _Turn(rank, asyncio.get_running_loop().create_future())
+        heappush(self._waiting, (rank(), next(self._numbers), turn))
         self._admit()
         try:
-            await turn
+            await turn.come
             yield
         finally:
-            if turn.done() and not turn.cancelled():
-                self._count(standing, -1)
+            if turn.standing is not None:
+                self._count(turn.standing, -1)
             self._admit()
+
+    def rank_again(self) -> None:
+        """Have everybody who waits stand where its account stands by now."""
+        self._waiting = [(turn.rank(), number, turn) for _, number, turn in self._waiting]
+        heapify(self._waiting)
+        self._admit()
 
     def _admit(self) -> None:
         """Let in who is first: where the first may not, nobody below may."""
         while self._waiting:
             standing, _, turn = self._waiting[0]
-            if not turn.cancelled():
+            if not turn.come.cancelled():
                 if any(self._inside[each] >= share(self._places, each) for each in range(standing + 1)):
                     return
                 self._count(standing, 1)
-                turn.set_result(None)
+                turn.standing = standing
+                turn.come.set_result(None)
             heappop(self._waiting)
 
     def _count(self, standing: Standing, number: int) -> None:

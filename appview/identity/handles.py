@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -81,6 +82,10 @@ class Handles:
             return None
         return handle if await self._owner(handle, identity, fresh=fresh) == identity.did else None
 
+    def rank_again(self) -> None:
+        """Have everybody who is waited for stand where it stands by now."""
+        self._domains.rank_again()
+
     async def _owner(self, handle: Handle, identity: Identity, *, fresh: bool) -> Did | None:
         known = self._entries.get(handle)
         if known is not None and not fresh:
@@ -89,7 +94,8 @@ class Handles:
                 return known[1]
         owner = None
         with suppress(HostSlow):
-            async with self._domains.place(self._host(handle, identity), self._standing(identity.did)):
+            rank = partial(self._standing, identity.did)
+            async with self._domains.place(self._host(handle, identity), rank):
                 owner = await self._ask(handle, identity)
         self._entries[handle] = (self._clock(), owner)
         self._entries.move_to_end(handle)

@@ -144,6 +144,11 @@ class Resolver:
         now = self._clock()
         return last is None or not 0 <= now - last < FORCE_INTERVAL
 
+    def rank_again(self) -> None:
+        """Have everybody who is waited for stand where it stands by now."""
+        self._directory.rank_again()
+        self._domains.rank_again()
+
     def _known(self, did: Did, *, fresh: bool, kept: int) -> _Entry | None:
         entry = self._entries.get(did)
         if entry is None:
@@ -203,14 +208,14 @@ class Resolver:
         return entry
 
     async def _fetch(self, did: Did) -> Identity:
-        standing = self._standing(did)
+        rank = partial(self._standing, did)
         turn: AbstractAsyncContextManager[object]
         match did.method:
             case "plc":
-                url, turn = f"{self._plc_url}/{quote(did, safe=':')}", self._directory.passed(standing)
+                url, turn = f"{self._plc_url}/{quote(did, safe=':')}", self._directory.passed(rank)
             case "web":
                 url = document_url(did)
-                turn = self._domains.place(url, standing)
+                turn = self._domains.place(url, rank)
             case method:
                 raise IdentityError(f"did:{method} is not a method of the AT Protocol")
         try:

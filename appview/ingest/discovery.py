@@ -21,7 +21,6 @@ import structlog
 
 from appview.errors import AppviewError
 from appview.http.errors import FetchError, HttpStatusError
-from appview.http.lanes import Standing
 from appview.ingest.backoff import Backoff
 from appview.ingest.pipeline import MAX_CANDIDATES
 from lexicons.ids import CONFIG, CONFIG_RKEY
@@ -163,7 +162,7 @@ class Discovery:
 
     async def _get(self, origin: str, method: str, **parameters: str) -> dict[str, Any]:
         url = f"{origin}/xrpc/{method}?{urlencode(parameters, safe=':', quote_via=quote)}"
-        async with self._hosts.place(origin, "record", Standing.MEMBER, reserve=RESERVE):
+        async with self._hosts.place(origin, "record", reserve=RESERVE):
             answer = await self._client.get(url, accept="application/json", max_bytes=MAX_PAGE_BYTES)
         try:
             value = json.loads(answer.body)

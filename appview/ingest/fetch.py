@@ -124,7 +124,7 @@ class RepoFetcher:
 
         async def work(pds: str, identity: Identity) -> ProvenRecord:
             url = _url(pds, "getRecord", did=did, collection=collection, rkey=rkey)
-            async with self._hosts.place(pds, "record", self._standing(did)):
+            async with self._hosts.place(pds, "record", partial(self._standing, did)):
                 answer = await self._client.get(
                     url, accept=_CAR, max_bytes=MAX_PROOF_BYTES, seconds=PROOF_SECONDS
                 )
@@ -193,7 +193,7 @@ class RepoFetcher:
     async def _repo(self, outer: AsyncExitStack, pds: str, identity: Identity) -> FetchedRepo:
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(
-                self._hosts.place(pds, "repo", self._standing(identity.did))
+                self._hosts.place(pds, "repo", partial(self._standing, identity.did))
             )
             reader = stack.enter_context(RepoReader(identity.did, identity.key, folder=self._folder))
             async with self._client.stream(
@@ -234,7 +234,7 @@ class RepoFetcher:
             return await asyncio.to_thread(reader.finish, self._clock())
 
     async def _json(self, host: str, method: str, did: Did, reserve: float = 0.0) -> dict[str, Any]:
-        async with self._hosts.place(host, "record", self._standing(did), reserve=reserve):
+        async with self._hosts.place(host, "record", partial(self._standing, did), reserve=reserve):
             answer = await self._client.get(_url(host, method, did=did), accept="application/json")
         try:
             value = json.loads(answer.body)

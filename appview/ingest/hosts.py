@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from appview.http.errors import FetchError, HttpStatusError
-from appview.http.lanes import Standing
+from appview.http.lanes import as_member
 from appview.http.places import Gate, Places
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+    from appview.http.lanes import Rank
     from appview.http.places import Place
 
 LaneName = Literal["repo", "record"]
@@ -83,19 +84,19 @@ class Hosts:
 
     @asynccontextmanager
     async def place(
-        self, name: str, lane: LaneName, standing: Standing = Standing.MEMBER, *, reserve: float = 0.0
+        self, name: str, lane: LaneName, rank: Rank = as_member, *, reserve: float = 0.0
     ) -> AsyncIterator[Place]:
         """Wait for a place at the host first, and only then for one of all; raise `HostHeld`, `HostSlow`.
 
-        `standing`: for whose sake. `reserve`: so many requests of the host's budget are left to others, who
+        `rank`: tells for whose sake. `reserve`: so many requests of the host's budget are left to others, who
         are in more of a hurry.
         """
         host = self._host(name)
         host.inside += 1
         try:
-            async with host.gates[lane].passed(standing):
+            async with host.gates[lane].passed(rank):
                 await self._spend(name, host, 1.0 + reserve)
-                async with self._places[lane].place(name, standing) as place:
+                async with self._places[lane].place(name, rank) as place:
                     yield place
         except HttpStatusError as error:
             if error.status in _BUSY and error.retry_after_seconds is not None:
@@ -104,6 +105,14 @@ class Hosts:
             raise
         finally:
             host.inside -= 1
+
+    def rank_again(self) -> None:
+        """Have everybody who waits stand where its account stands by now."""
+        for host in self._hosts.values():
+            for gate in host.gates.values() if host.inside else ():
+                gate.rank_again()
+        for places in self._places.values():
+            places.rank_again()
 
     async def _spend(self, name: str, host: _Host, wanted: float) -> None:
         while True:

@@ -98,7 +98,9 @@ class Ingest:
         self._intake = Intake(self._pipeline, self._committer, clock, self._foresight)
         self._turns = Turns(self._pipeline, self._committer, clock)
         self._pipeline.give_turn = self._turns.want
-        handles = Handles(self._client, clock, development=settings.allow_loopback, standing=self._standing)
+        self._handles = handles = Handles(
+            self._client, clock, development=settings.allow_loopback, standing=self._standing
+        )
         self._look_ups = look_ups = LookUps(self._pipeline, resolver, handles, clock)
         self._pipeline.look_up = look_ups.want
         self._pipeline.identity_changed = look_ups.changed
@@ -106,7 +108,8 @@ class Ingest:
         self._reconciler = Reconciler(
             control, access, pool, self._committer, self._pipeline, self._declarations, repairs, clock
         )
-        hosts = Hosts()
+        self._reconciler.standings_changed = self._rank_again
+        self._hosts = hosts = Hosts()
         fetcher = RepoFetcher(
             self._client, resolver, clock, settings.data, hosts=hosts, standing=self._standing
         )
@@ -166,6 +169,10 @@ class Ingest:
 
     def _standing(self, did: Did) -> Standing:
         return self._pipeline.roster.standing(did)
+
+    def _rank_again(self) -> None:
+        for each in (self.resolver, self._handles, self._hosts):
+            each.rank_again()
 
     async def prepare(self) -> None:
         """Look at the files before anybody opens a space."""

@@ -28,7 +28,7 @@ from appview.memory.values import Visibility
 from appview.sqlite import is_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from appview.access.access import Access
     from appview.clock import Clock
@@ -76,6 +76,7 @@ class Reconciler:
         self._named: frozenset[Did] = frozenset()  # whom rules name, and the authorities
         self.strangers = Strangers(self._writable, clock)
         self._wanted = asyncio.Event()  # readers wait
+        self.standings_changed: Callable[[], None] = lambda: None
         access.withheld.wake = self._wanted.set
 
     async def run(self) -> None:
@@ -124,6 +125,8 @@ class Reconciler:
             lambda space: self._access.writers(space) | strangers.get(space, set()),
             self._writable,
         )
+        if pipeline.roster.standings != before.standings:
+            self.standings_changed()
         wanted = pipeline.roster.pairs
         pipeline.marks = await self._marks(pipeline.roster)
         for did in pipeline.roster.followed - pipeline.rows.keys():

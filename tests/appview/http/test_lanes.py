@@ -22,7 +22,7 @@ def yes() -> bool:
 
 
 def enter(lane: Lane, host: str, count: int = 1, standing: Standing = Standing.MEMBER) -> list[Ticket]:
-    tickets = [Ticket(host, standing, yes) for _ in range(count)]
+    tickets = [Ticket(host, lambda: standing, yes) for _ in range(count)]
     for ticket in tickets:
         lane.enter(ticket)
     return tickets
@@ -139,7 +139,7 @@ def test_who_has_been_slow_is_worth_nobodys_end() -> None:
 
 def test_a_large_answer_that_comes_well_is_neither_slow_nor_ended() -> None:
     lane = Lane(2, 1)
-    large, other = (Ticket(host, Standing.MEMBER) for host in ("large", "other"))
+    large, other = (Ticket(host) for host in ("large", "other"))
     lane.enter(large)
     lane.takes_long(large)
     lane.enter(other)
@@ -178,6 +178,27 @@ def test_of_those_that_wait_the_highest_standing_goes_first() -> None:
     )
     for before, after in ((first, member), (member, authority), (authority, stranger)):
         assert lane.leave(before) == [after]
+
+
+def test_one_that_waits_and_becomes_a_member_goes_before_strangers() -> None:
+    lane, standings = Lane(1, 1), {"b": Standing.STRANGER, "c": Standing.STRANGER}
+    (first,) = enter(lane, "a")
+    second, third = (Ticket(name, lambda name=name: standings[name]) for name in standings)  # type: ignore[misc]
+    for ticket in (second, third):
+        lane.enter(ticket)
+    standings["c"] = Standing.MEMBER
+    assert lane.rank_again() == []
+    assert lane.leave(first) == [third]
+    assert lane.leave(third) == [second]
+
+
+def test_one_that_becomes_a_member_may_go_where_a_stranger_may_not() -> None:
+    lane, standings = Lane(4, 4), dict.fromkeys("abcd", Standing.STRANGER)
+    knows(lane, *standings)
+    tickets = [Ticket(name, lambda name=name: standings[name]) for name in standings]  # type: ignore[misc]
+    assert [len(lane.enter(ticket)) for ticket in tickets] == [1, 1, 0, 0]
+    standings["d"] = Standing.MEMBER
+    assert lane.rank_again() == [tickets[3]]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -247,11 +268,13 @@ def test_whatever_happens_the_counts_hold_and_no_place_is_lost(seed: int, places
     rng, lane = random.Random(seed), Lane(places, long)
     tickets: list[Ticket] = []
     for _ in range(200):
-        match rng.choice(["enter", "enter", "leave", "long", "long"]):
+        match rng.choice(["enter", "enter", "leave", "long", "long", "rank"]):
+            case "rank":
+                lane.rank_again()
             case "enter":
                 host = f"{rng.choice('xyz')}.{rng.choice('abcdef')}.example"
                 is_slow = yes if rng.random() < 0.7 else (lambda: False)
-                ticket = Ticket(host, rng.choice(list(Standing)), is_slow)
+                ticket = Ticket(host, lambda: rng.choice(list(Standing)), is_slow)
                 tickets.append(ticket)
                 lane.enter(ticket)
             case "leave" if tickets:

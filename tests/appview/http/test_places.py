@@ -25,10 +25,12 @@ class Door:
         self.inside: list[str] = []
         self.been: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
+        self.standings: dict[str, Standing] = {}
 
     async def pass_through(self, name: str, standing: Standing) -> None:
         end = self.ends[name] = asyncio.Event()
-        async with self.gate.passed(standing):
+        self.standings[name] = standing
+        async with self.gate.passed(lambda: self.standings[name]):
             self.inside.append(name)
             self.been.append(name)
             try:
@@ -58,6 +60,19 @@ async def test_the_highest_standing_goes_first_and_then_who_came_first() -> None
             door.ends[name].set()
             await settle()
     assert door.been == ["first", "m", "n", "z", "x", "y"]
+
+
+async def test_one_that_waits_and_becomes_a_member_goes_before_strangers() -> None:
+    door = Door(1)
+    async with asyncio.TaskGroup() as group:
+        await begin(group, *(door.pass_through(name, STRANGER) for name in "abc"))
+        door.standings |= {"a": MEMBER, "c": MEMBER}
+        door.gate.rank_again()
+        while door.inside:
+            door.ends[door.inside[0]].set()
+            await settle()
+    assert door.been == ["a", "c", "b"]
+    assert door.gate._inside == [0, 0, 0]
 
 
 async def test_strangers_leave_room_at_a_host_for_members() -> None:
@@ -115,17 +130,17 @@ async def test_a_host_that_was_never_asked_has_little_time_and_the_next_time_mor
     waiting = asyncio.Event()
 
     async def other() -> None:
-        async with made.place("https://other.example", MEMBER):
+        async with made.place("https://other.example"):
             waiting.set()
 
     async with asyncio.TaskGroup() as group, asyncio.timeout(20):
         with pytest.raises(HostSlow):
-            async with made.place("https://slow.example", MEMBER):
+            async with made.place("https://slow.example"):
                 group.create_task(other())
                 await asyncio.Event().wait()
         await waiting.wait()
         assert made.lane.manner("https://slow.example") == "slow"
-        async with made.place("https://slow.example", MEMBER):
+        async with made.place("https://slow.example"):
             (ticket,) = made._watches
             loop = asyncio.get_running_loop()
             assert made._watches[ticket].when() - loop.time() > 500

@@ -137,6 +137,23 @@ async def test_a_newcomer_on_a_host_that_was_never_asked_is_found_soon(world: Wo
         assert time.perf_counter() - start < SOON
 
 
+async def test_a_stranger_who_waits_and_becomes_a_member_waits_no_longer(world: World) -> None:
+    async with crowded(world, at_host, trickling=False) as space:
+        bob = world.network.account(pds=2)
+        world.remember(bob, "bob's")
+        claim(world, bob)
+        lane = world.ingest._hosts._places["repo"].lane
+
+        async def waits() -> bool:
+            return any(ticket.host == bob.pds for queue in lane._queues.values() for ticket in queue)
+
+        await world.until(waits)
+        start = time.perf_counter()
+        await world.join(space, bob)
+        await world.until_texts(space, {"alice's", "bob's"})
+        assert time.perf_counter() - start < SOON
+
+
 @pytest.mark.parametrize("trickling", [False, True])
 async def test_a_member_that_has_its_own_domain_is_looked_up_soon(world: World, trickling: bool) -> None:
     async with Domain() as domain, crowded(world, at_domain, trickling=trickling) as space:

@@ -191,7 +191,8 @@ class Resolver:
     async def _look_up(self, did: Did) -> _Entry:
         outcome: Identity | AppviewError
         try:
-            outcome = await self._fetch(did)
+            async with self._turn(did):
+                outcome = await self._fetch(did)
         except AppviewError as error:
             outcome = error
         now = self._clock()
@@ -207,22 +208,24 @@ class Resolver:
             _remember(self._entries, did, entry)
         return entry
 
-    async def _fetch(self, did: Did) -> Identity:
+    def _turn(self, did: Did) -> AbstractAsyncContextManager[object]:
         rank = partial(self._standing, did)
-        turn: AbstractAsyncContextManager[object]
+        if did.method == "web":
+            return self._domains.place(document_url(did), rank)
+        return self._directory.passed(rank)
+
+    async def _fetch(self, did: Did) -> Identity:
         match did.method:
             case "plc":
-                url, turn = f"{self._plc_url}/{quote(did, safe=':')}", self._directory.passed(rank)
+                url = f"{self._plc_url}/{quote(did, safe=':')}"
             case "web":
                 url = document_url(did)
-                turn = self._domains.place(url, rank)
             case method:
                 raise IdentityError(f"did:{method} is not a method of the AT Protocol")
         try:
-            async with turn:
-                answer = await self._client.get(
-                    url, accept="application/did+ld+json, application/json", max_bytes=MAX_DOCUMENT_BYTES
-                )
+            answer = await self._client.get(
+                url, accept="application/did+ld+json, application/json", max_bytes=MAX_DOCUMENT_BYTES
+            )
         except HttpStatusError as error:
             if error.status in (404, 410):
                 raise UnknownDid(f"{did} is not registered") from None

@@ -1,11 +1,12 @@
 """Which key signs an account's commits, and which host keeps its repo.
 
-Invariants: nobody gets an answer that is older than they take; an answer by force, or because the account is
-said to have changed, is asked for at most once in `FORCE_INTERVAL` for each DID, however often that is said;
-one DID is asked for once at a time, however many wait for it; what was asked for in vain is not asked for
-again before `FAILURE_AGE`. Documents on hosts that do not answer, however many, do not hold up those of
-others, nor those of strangers those of members (see `http.lanes`). An instant ahead of the clock, which was
-put back, holds nothing up.
+Invariants: nobody gets an answer that is older than they take, and each answer tells when it was asked for;
+an answer by force, or because the account is said to have changed, is asked for at most once in
+`FORCE_INTERVAL` for each DID, however often that is said, and apart from that once for the sake of strangers,
+who can so take nobody's turn; who asks by force does not wait with those who asked before; all others wait
+for one answer, however many they are; what was asked for in vain is not asked for again before `FAILURE_AGE`.
+Documents on hosts that do not answer, however many, do not hold up those of others, nor those of strangers
+those of members (see `http.lanes`). An instant ahead of the clock, which was put back, holds nothing up.
 """
 
 from __future__ import annotations
@@ -62,8 +63,16 @@ ANY_KEPT: Final = Freshness()
 
 
 @dataclass(frozen=True, slots=True)
+class Dated:
+    """Who an account is, by a document that was asked for at an instant, in microseconds."""
+
+    identity: Identity
+    asked_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
-    """What was learned, when, when that was last asked for again, and why in vain."""
+    """What was learned, when it was asked for, when that was last done again, and why in vain."""
 
     asked_at: int
     outcome: Identity | AppviewError
@@ -87,7 +96,8 @@ class Resolver:
         self._plc_url = plc_url.rstrip("/")
         self._clock = clock
         self._entries: OrderedDict[Did, _Entry] = OrderedDict()
-        self._forced_at: OrderedDict[Did, int] = OrderedDict()
+        # Of who is patient, and of who is not: neither takes the other's turn.
+        self._forced_at: dict[bool, OrderedDict[Did, int]] = {True: OrderedDict(), False: OrderedDict()}
         self._forgotten: OrderedDict[Did, None] = OrderedDict()  # and not asked for since
         self._doubtful: set[Did] = set()  # asked for at the moment; the answer may be of before a change
         self._running: dict[Did, asyncio.Task[_Entry]] = {}
@@ -98,21 +108,28 @@ class Resolver:
     async def resolve(
         self, did: Did, *, fresh: bool = False, patient: bool = True, freshness: Freshness = ANY_KEPT
     ) -> Identity:
+        """Give an identity as `look` does."""
+        return (await self.look(did, fresh=fresh, patient=patient, freshness=freshness)).identity
+
+    async def look(
+        self, did: Did, *, fresh: bool = False, patient: bool = True, freshness: Freshness = ANY_KEPT
+    ) -> Dated:
         """Answer from the cache or the network; raise `IdentityError` or `FetchError`.
 
         `fresh` asks the network, unless that was done within the last minute: then what is known is given.
         What is older than `freshness` has it is not given, though the network does not answer.
-        Who is not `patient` gets a temporary `FetchError` for a stranger where many are being asked for
-        already: whoever names accounts must not make a line without end.
+        Who is not `patient` asks for a stranger, has turns of its own, and gets a temporary `FetchError` for
+        an account that is one where many are being asked for already: whoever names accounts must not make a
+        line without end.
         """
-        entry = self._known(did, fresh=fresh, kept=freshness.kept)
+        entry = self._known(did, fresh=fresh, patient=patient, kept=freshness.kept)
         if entry is None:
             entry = await self._ask(did, fresh=fresh, patient=patient)
         if isinstance(entry.outcome, AppviewError):
             raise entry.outcome
         if entry.failure is not None and not self._is_within(freshness.believed, entry.asked_at):
             raise entry.failure
-        return entry.outcome
+        return Dated(entry.outcome, entry.asked_at)
 
     def believed(self, did: Did, freshness: Freshness) -> Identity | None:
         """Give what was last learned of an account, where it may be believed while nobody answers."""
@@ -127,7 +144,8 @@ class Resolver:
         of before, and is not kept for longer."""
         if did not in self._entries and did not in self._running:
             return
-        if self.may_force(did):
+        void_at = self._void_at(did)
+        if void_at is None:
             self._entries.pop(did, None)
             self._running.pop(did, None)
             _remember(self._forgotten, did, None)
@@ -136,25 +154,30 @@ class Resolver:
             self._doubtful.add(did)
         entry = self._entries.get(did)
         if entry is not None and entry.void_at is None:
-            self._entries[did] = replace(entry, void_at=self._forced_at[did] + FORCE_INTERVAL)
+            self._entries[did] = replace(entry, void_at=void_at)
 
-    def may_force(self, did: Did) -> bool:
+    def may_force(self, did: Did, *, patient: bool = True) -> bool:
         """Tell whether `fresh` would ask the network now."""
-        last = self._forced_at.get(did)
-        now = self._clock()
-        return last is None or not 0 <= now - last < FORCE_INTERVAL
+        last = self._forced_at[patient].get(did)
+        return last is None or not self._is_within(FORCE_INTERVAL, last)
 
     def rank_again(self) -> None:
         """Have everybody who is waited for stand where it stands by now."""
         self._directory.rank_again()
         self._domains.rank_again()
 
-    def _known(self, did: Did, *, fresh: bool, kept: int) -> _Entry | None:
+    def _void_at(self, did: Did) -> int | None:
+        """Tell when a DID may be asked for again because it is said to have changed; None: now."""
+        asked = (turns[did] for turns in self._forced_at.values() if did in turns)
+        last = max((at for at in asked if self._is_within(FORCE_INTERVAL, at)), default=None)
+        return None if last is None else last + FORCE_INTERVAL
+
+    def _known(self, did: Did, *, fresh: bool, patient: bool, kept: int) -> _Entry | None:
         entry = self._entries.get(did)
         if entry is None:
             return None
         if fresh:
-            return None if self.may_force(did) else entry
+            return None if self.may_force(did, patient=patient) else entry
         if self._is_void(entry):
             _remember(self._forgotten, did, None)
             return None
@@ -171,13 +194,13 @@ class Resolver:
 
     async def _ask(self, did: Did, *, fresh: bool, patient: bool) -> _Entry:
         task = self._running.get(did)
-        if task is None:
+        if task is None or (fresh and self.may_force(did, patient=patient)):
             stranger = not patient and self._standing(did) is Standing.STRANGER
             if stranger and len(self._running) >= MAX_RUNNING:
                 raise FetchError("too many accounts are being asked for")
             if fresh or did in self._forgotten:
                 self._forgotten.pop(did, None)
-                _remember(self._forced_at, did, self._clock())
+                _remember(self._forced_at[patient], did, self._clock())
             task = asyncio.create_task(self._look_up(did), name=f"resolve {did}")
             self._running[did] = task
             task.add_done_callback(partial(self._ended, did))
@@ -190,20 +213,22 @@ class Resolver:
 
     async def _look_up(self, did: Did) -> _Entry:
         outcome: Identity | AppviewError
+        asked_at = self._clock()
         try:
             async with self._turn(did):
+                asked_at = self._clock()
                 outcome = await self._fetch(did)
         except AppviewError as error:
             outcome = error
         now = self._clock()
-        entry = _Entry(now, outcome, now)
+        entry = _Entry(asked_at, outcome, now)
         before = self._entries.get(did)
         usable = before is not None and isinstance(before.outcome, Identity) and not self._is_void(before)
         if isinstance(outcome, FetchError) and before is not None and usable:
             # The directory is away: what it said last still holds, for as long as whoever asks believes it.
             entry = replace(before, tried_at=now, failure=outcome)
-        elif did in self._doubtful and did in self._forced_at:
-            entry = replace(entry, void_at=self._forced_at[did] + FORCE_INTERVAL)
+        elif did in self._doubtful:
+            entry = replace(entry, void_at=self._void_at(did) or now)
         if self._running.get(did) is asyncio.current_task():
             _remember(self._entries, did, entry)
         return entry

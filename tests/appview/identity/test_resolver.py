@@ -101,6 +101,75 @@ async def test_force_asks_at_most_once_a_minute(world: World) -> None:
     assert (await world.resolver.resolve(world.did, fresh=True)).key != second.key
 
 
+async def test_strangers_take_nobodys_turn(world: World) -> None:
+    await world.resolver.resolve(world.did, patient=False)
+    for _ in range(50):
+        await world.resolver.resolve(world.did, fresh=True, patient=False)
+    assert world.asked == 2
+    world.network.rotate_key(world.account, K256())
+    world.clock.micros += 1
+    newer = await world.resolver.look(world.did, fresh=True)
+    assert newer.identity.key == PublicKey.from_did_key(world.account.key.did_key)
+    assert newer.asked_at == world.clock.micros
+    for _ in range(50):  # what is known is known to all
+        assert await world.resolver.resolve(world.did, fresh=True, patient=False) == newer.identity
+        assert await world.resolver.look(world.did, fresh=True) == newer
+    assert world.asked == 3
+
+
+async def test_a_change_that_is_told_is_looked_at_for_strangers_once_a_minute(world: World) -> None:
+    for _ in range(100):
+        await world.resolver.resolve(world.did, patient=False)
+        world.resolver.forget(world.did)
+    assert world.asked <= 2
+    world.network.rotate_key(world.account, K256())
+    key = (await world.resolver.resolve(world.did, fresh=True)).key
+    assert key == PublicKey.from_did_key(world.account.key.did_key)
+    assert world.asked <= 3
+
+
+async def test_an_answer_tells_when_it_was_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_at = world.clock.micros
+    fetch = world.resolver._fetch
+
+    async def slow(did: Did) -> Identity:
+        world.clock.micros += 5_000_000
+        return await fetch(did)
+
+    monkeypatch.setattr(world.resolver, "_fetch", slow)
+    assert (await world.resolver.look(world.did)).asked_at == asked_at
+    world.network.plc.fail_with = 503
+    assert (await world.resolver.look(world.did, fresh=True)).asked_at == asked_at  # what it said last
+
+
+@pytest.mark.parametrize("patient", [True, False])
+async def test_who_asks_by_force_does_not_wait_with_those_who_asked_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, patient: bool
+) -> None:
+    fetch, gate, fetched = world.resolver._fetch, asyncio.Event(), asyncio.Event()
+
+    async def slow(did: Did) -> Identity:
+        identity = await fetch(did)
+        if not fetched.is_set():
+            fetched.set()
+            await gate.wait()
+        return identity
+
+    monkeypatch.setattr(world.resolver, "_fetch", slow)
+    early = asyncio.create_task(world.resolver.look(world.did, patient=False))
+    await fetched.wait()
+    world.network.rotate_key(world.account, K256())
+    world.clock.micros += 1
+    forced = await world.resolver.look(world.did, fresh=True, patient=patient)
+    assert forced.identity.key == PublicKey.from_did_key(world.account.key.did_key)
+    gate.set()
+    old = await early
+    assert old.asked_at < forced.asked_at
+    assert old.identity.key != forced.identity.key
+    assert await world.resolver.look(world.did) == forced  # the later answer is not the newer one
+    assert world.asked == 2
+
+
 async def test_many_who_wait_share_one_request(world: World) -> None:
     answers = await asyncio.gather(*(world.resolver.resolve(world.did) for _ in range(100)))
     assert world.asked == 1

@@ -6,6 +6,8 @@ the account's when this program last ran hides it at once.
 
 An account that goes is hidden at once, and what is its own host's to end ends at once. How often it may come
 back, or be hidden for another reason, is limited: beyond that the last word counts, when the minute is over.
+
+An account whose own host sends its commits is not hidden there: the host is asked, at most once a minute.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from appview.ingest.commands import AccountStatus, ConfirmStatus, Drop, Purge
-from appview.ingest.refreshes import SECOND
+from appview.ingest.pace import SECOND, Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from appview.ingest.commands import Command, ResyncReason
     from appview.ingest.frames import AccountEvent
@@ -47,6 +49,7 @@ class Accounts:
         self._waiting = waiting
         self._resync = resync
         self._later: dict[Did, int] = {}
+        self._questions = Pace()
 
     def receive(self, repo: TrackedRepo, event: AccountEvent, host: str | None, now: int) -> list[Command]:
         """Take what a host says, or (None) a relay."""
@@ -54,7 +57,7 @@ class Accounts:
             if host is not None:
                 repo.words.pop(host, None)
             return self.set(repo, event.active, event.status, now, confirmed=host is not None)
-        repo.words[host] = event  # as many as there are sources of this kind, at most
+        repo.words[host] = event, now  # as many as there are sources of this kind, at most
         commands: list[Command] = []
         if host == repo.pds and not event.active:
             repo.hidden_by = host
@@ -65,14 +68,23 @@ class Accounts:
             commands.append(self._refreshes.start(repo, now, force=False))
         return commands
 
-    def judge(self, repo: TrackedRepo, now: int) -> list[Command]:
-        """Take, or refuse, what hosts said when they were not known to be the account's."""
+    def contradict(self, repo: TrackedRepo, host: str | None, now: int) -> list[Command]:
+        """Take note of news of a hidden account: its own host would have none."""
+        if host is None or host != repo.pds or not self._questions.take(repo.did, now):
+            return []
+        return [ConfirmStatus(repo.did)]
+
+    def judge(self, repo: TrackedRepo, as_of: int, now: int) -> list[Command]:
+        """Take, or refuse, what hosts said when they were not known to be the account's. What came later than
+        the instant as of which the document speaks is kept."""
         commands: list[Command] = []
         hidden_by, repo.hidden_by = repo.hidden_by, None
         words, repo.words = repo.words, {}
-        for host, event in words.items():
+        for host, (event, came_at) in words.items():
             if host == repo.pds:
                 commands += self.set(repo, event.active, event.status, now, confirmed=True)
+            elif as_of < came_at <= now:
+                repo.words[host] = event, came_at
             else:
                 commands.append(Drop(repo.did, "wrong-host", f"from {host}"))
         if hidden_by not in (None, repo.pds) and not repo.active:
@@ -103,7 +115,7 @@ class Accounts:
             self._waiting.take_aside(repo)
             repo.claims.give_up()  # what was proven stays: no host that lags may be believed over it later
             repo.busy = repo.resyncing = repo.resync_again = False
-            repo.overflowed = None
+            repo.overflowed = repo.incomplete = None  # it is fetched whole when it is back
             repo.sync = "desynchronized"
             if ends:
                 repo.ended = True
@@ -129,17 +141,20 @@ class Accounts:
         self._later[repo.did] = repo.changes[0] + CHANGES_INTERVAL
         return False
 
-    def due(self, now: int) -> list[Did]:
-        """Tell which accounts have their turn now."""
-        return [did for did, due in self._later.items() if not now < due <= now + CHANGES_INTERVAL]
-
-    def go_on(self, repo: TrackedRepo, now: int) -> list[Command]:
-        """Make an account be as was said last."""
-        if repo.later is None:
-            return []
-        active, status, confirmed = repo.later
-        return self.set(repo, active, status, now, confirmed=confirmed)
+    def tick(self, repos: Mapping[Did, TrackedRepo], now: int) -> list[Command]:
+        """Make accounts be as was said last, and ask what was to be asked."""
+        commands: list[Command] = []
+        for did in [did for did, due in self._later.items() if not now < due <= now + CHANGES_INTERVAL]:
+            repo = repos[did]
+            if repo.later is not None:
+                active, status, confirmed = repo.later
+                commands += self.set(repo, active, status, now, confirmed=confirmed)
+        for did in self._questions.due(now):
+            self._questions.take(did, now)
+            commands += [] if repos[did].active else [ConfirmStatus(did)]
+        return commands
 
     def forget(self, did: Did) -> None:
         """Put nothing off any more."""
         self._later.pop(did, None)
+        self._questions.forget(did)

@@ -5,9 +5,12 @@ author's host is asked for the record, and what it proves, as of a rev of its ow
 chain of commits. The chain itself does not move, for a proof of one record says nothing of the others; a
 commit of the chain that is older than such a proof passes the record by. Pure.
 
-Invariants: a record never goes back behind what was proven of it; a claim that is known, by a commit, a
-proof or another source, asks for nothing; what is remembered is bounded, and what overflows is made good by
-fetching the repo whole.
+Invariants: a record never goes back behind what was proven of it; a claim that is known, by a commit, a proof
+or another source, asks for nothing; what is remembered is bounded, and what overflows is made good by
+fetching the repo whole. A claim that its host does not confirm comes to nothing only after the host was asked
+as often as that takes (`Prove`) since the claim came: one that comes while another of the same record is
+being asked for waits for its turn. And where a host did not confirm a claim, it is made sure that it still is
+the account's.
 """
 
 from __future__ import annotations
@@ -61,10 +64,11 @@ class ClaimEvent:
 
 @dataclass(slots=True)
 class Claims:
-    """One repo's claims: `proving` has the highest rev claimed of each record that is not proven yet, `ahead`
-    the rev as of which a record was applied ahead of the chain."""
+    """One repo's claims: `proving` has the rev claimed of each record that is asked for, `next` the highest
+    one that was claimed since, `ahead` the rev as of which a record was applied ahead of the chain."""
 
     proving: dict[Path, str] = field(default_factory=dict)
+    next: dict[Path, str] = field(default_factory=dict)
     ahead: dict[Path, str] = field(default_factory=dict)
 
     @property
@@ -74,13 +78,16 @@ class Claims:
 
     def covers(self, path: Path, rev: str) -> bool:
         """Tell whether a claim is no news."""
-        return self.ahead.get(path, "") >= rev or self.proving.get(path, "") >= rev
+        return (
+            self.ahead.get(path, "") >= rev or self.next.get(path, "") >= rev or self.proving.get(path) == rev
+        )
 
     def settle(self, rev: str) -> None:
         """Forget what the chain has passed."""
-        for known in (self.proving, self.ahead):
+        for known in (self.proving, self.next, self.ahead):
             for path in [path for path, each in known.items() if each <= rev]:
                 del known[path]
+        self.proving |= {path: later for path, later in self.next.items() if path not in self.proving}
 
     def pass_by(self, commit: ProvenCommit) -> ProvenCommit:
         """Leave out of a commit what is known better, and forget what it passes."""
@@ -92,13 +99,15 @@ class Claims:
 
     def give_up(self) -> str | None:
         """Forget what is not proven; give the highest rev that was claimed."""
-        highest = max(self.proving.values(), default=None)
+        highest = max((*self.proving.values(), *self.next.values()), default=None)
         self.proving.clear()
+        self.next.clear()
         return highest
 
     def clear(self) -> None:
         """Forget everything."""
         self.proving.clear()
+        self.next.clear()
         self.ahead.clear()
 
 
@@ -126,15 +135,17 @@ class RecordState:
 
 class ClaimDesk:
     """Judges claims, and the proofs that are had of them. `resync` has a repo fetched; `refuse_early` refuses
-    a rev that is ahead of the time."""
+    a rev that is ahead of the time; `suspect` has the document looked at."""
 
     def __init__(
         self,
         resync: Callable[[TrackedRepo, ResyncReason], list[Command]],
         refuse_early: Callable[[TrackedRepo, str, int], Drop | None],
+        suspect: Callable[[TrackedRepo, int], list[Command]],
     ) -> None:
         self._resync = resync
         self._refuse_early = refuse_early
+        self._suspect = suspect
 
     def receive(self, repo: TrackedRepo, claim: ClaimEvent, now: int) -> list[Command]:
         """Take a claim."""
@@ -148,6 +159,9 @@ class ClaimDesk:
         asked = claim.path in repo.claims.proving
         if claim.is_complete and not asked and not repo.resyncing:
             return self._apply(repo, RecordState.of_claim(claim))
+        if asked:
+            repo.claims.next[claim.path] = claim.rev
+            return []
         repo.claims.proving[claim.path] = claim.rev
         if repo.resyncing:
             if len(repo.claims.proving) > MAX_WAITING:
@@ -155,10 +169,10 @@ class ClaimDesk:
             return []
         if len(repo.claims.proving) > MAX_PROVING:
             return self._resync(repo, "overflow")
-        return [] if asked else [Prove(repo.did, claim.collection, claim.rkey)]
+        return [Prove(repo.did, claim.collection, claim.rkey)]
 
     def proven(
-        self, repo: TrackedRepo, collection: Nsid, rkey: RecordKey, proof: ProvenRecord | None
+        self, repo: TrackedRepo, collection: Nsid, rkey: RecordKey, proof: ProvenRecord | None, now: int
     ) -> list[Command]:
         """Take the answer to `Prove`, where it is still wanted."""
         path = (collection, rkey)
@@ -167,11 +181,14 @@ class ClaimDesk:
         if proof is None:
             self._give_up(repo)
             return self._resync(repo, "not-proven")
-        claimed = repo.claims.proving.pop(path)
+        claimed, later = repo.claims.proving.pop(path), repo.claims.next.pop(path, "")
         commands: list[Command] = []
         if proof.rev < claimed:
             told = f"its host has rev {proof.rev}, {claimed} was claimed"
-            commands.append(Drop(repo.did, "not-proven", told))
+            commands += [Drop(repo.did, "not-proven", told), *self._suspect(repo, now)]
+        if proof.rev < later:
+            repo.claims.proving[path] = later
+            commands.append(Prove(repo.did, collection, rkey))
         if proof.rev > max(repo.rev or "", repo.claims.ahead.get(path, "")):  # else a host that lags
             commands += self._apply(repo, RecordState.of_proof(proof, collection, rkey))
         return commands

@@ -77,6 +77,14 @@ class Prove:
 
 
 @dataclass(frozen=True, slots=True)
+class Compare:
+    """Ask the account's host how far its repo is, and have the repo fetched where that is further: news of it
+    may have been lost. Nothing waits for that."""
+
+    did: Did
+
+
+@dataclass(frozen=True, slots=True)
 class FetchIdentity:
     """Resolve the DID and call `identity_resolved`; `force`: past any cache."""
 
@@ -151,6 +159,7 @@ Command = (
     Apply
     | ApplyRecord
     | Prove
+    | Compare
     | FetchIdentity
     | Resync
     | Turn

@@ -11,7 +11,10 @@ Invariants, each held by a property test:
 4. **Bounded.** What waits is bounded by count and bytes, a repo and in all; what overflows is made good by a
    resync.
 5. **A forged event costs little.** It moves no state, and other events of the repo do not wait for what it
-   leads to; it causes at most one forced identity refresh a minute and DID.
+   leads to; that is, a minute and DID, one forced look at the document and one question to the account's host
+   at most. What was true is not lost by that: refused for its signature or its host, it is made good where
+   a document that was asked for later has changed; refused for anything else, where the host is further than
+   what is proven. Only what the account's own host sends has the repo fetched at once, once a minute.
 6. **Nothing is proven with a key that is known to be doubtful**: after an `#identity` of the account's host,
    or of a relay, commits wait for the new document. Another one within the minute is looked at when that is
    over: they do not wait for it, and if the key has changed by then, the repo is fetched whole.
@@ -29,23 +32,22 @@ every commit of a tracked DID (see `sieve.concerns`), and the chain has no holes
 loss, and a loss means a resync.
 
 An event that a newer document might make true (its signature fails, or its host is not the account's) is laid
-aside while the document is looked at. Where that was done less than a minute ago it is refused, and the
-document is looked at again when the minute is over: if it has changed by then, the repo is fetched whole.
-A rev that is refused because it is ahead of the time may have been true too, where our own clock is behind:
-when the time has come there, the repo is fetched. Times are microseconds since 1970 and are passed in.
+aside while the document is looked at (see `identities`). One that cannot be used for any other reason is
+anybody's word, up to its operations, for a signature covers the trees alone: the account's host is asked how
+far the repo is (`Compare`). So it is where a rev is refused because it is ahead of the time, when the time
+has come there: our own clock may have been behind. Times are microseconds since 1970 and are passed in.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from appview.identity.documents import Identity
 from appview.ingest.accounts import Accounts
 from appview.ingest.claims import ClaimDesk, ClaimEvent
 from appview.ingest.commands import (
     Apply,
     Command,
-    ConfirmStatus,
+    Compare,
     Drop,
     IdentityChanged,
     Prove,
@@ -58,8 +60,10 @@ from appview.ingest.commands import (
 from appview.ingest.commits import MAX_FUTURE, ProvenCommit, check_rev, prove_commit, prove_sync
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEvent, SyncEvent
-from appview.ingest.refreshes import SECOND, Refreshes
-from appview.ingest.tracked import Doubted, TrackedRepo, is_heavy
+from appview.ingest.identities import Identities
+from appview.ingest.pace import SECOND, Pace
+from appview.ingest.refreshes import Refreshes
+from appview.ingest.tracked import TrackedRepo, is_heavy
 from appview.ingest.waiting import WaitingRoom
 from lexicons.ids import NAMESPACE
 from lexicons.syntax import Did, Tid
@@ -69,6 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from appview.identity.keys import PublicKey
+    from appview.identity.resolver import Dated
     from appview.ingest.commits import ProvenRecord
     from appview.ingest.errors import Reason
     from appview.ingest.tracked import RepoNews
@@ -104,8 +109,13 @@ class Engine:
         self._early: dict[Did, int] = {}  # when a rev that was refused as ahead of the time is so no more
         self._waiting = WaitingRoom()
         self._accounts = Accounts(self._refreshes, self._waiting, self._resync)
-        self._claims = ClaimDesk(self._resync, self._refuse_early)
+        self._identities = Identities(
+            self._refreshes, self._waiting, self._accounts, self._resync, self._drain
+        )
+        self._claims = ClaimDesk(self._resync, self._refuse_early, self._identities.suspect)
+        self._questions = Pace()  # because of what was refused
         self._attempts = 0
+        self._doubts = 0
 
     # What is tracked
 
@@ -161,6 +171,7 @@ class Engine:
             self._names.discard(did.encode())
             self._refreshes.forget(did)
             self._accounts.forget(did)
+            self._questions.forget(did)
             self._early.pop(did, None)
 
     def desynchronize(self, did: Did, reason: ResyncReason = "asked") -> list[Command]:
@@ -171,12 +182,19 @@ class Engine:
     def doubt(self, did: Did) -> None:
         """Take note that news of a repo may have been lost: whether it was is being found out."""
         if did in self._repos:
-            self._repos[did].incomplete = True
+            self._doubts += 1
+            self._repos[did].incomplete = self._doubts
 
-    def trust(self, did: Did) -> None:
-        """Take note that no news was lost."""
-        if did in self._repos:
-            self._repos[did].incomplete = False
+    def doubted(self, did: Did) -> int | None:
+        """Give the last doubt; None where there is none. Ask before it is looked into."""
+        repo = self._repos.get(did)
+        return None if repo is None else repo.incomplete
+
+    def trust(self, did: Did, doubt: int | None) -> None:
+        """Take note that no news was lost before that doubt. What is doubted since, goes on being doubted."""
+        repo = self._repos.get(did)
+        if repo is not None and repo.incomplete == doubt:
+            repo.incomplete = None
 
     # Events
 
@@ -198,53 +216,30 @@ class Engine:
                     [Untracked(event.did, event)] if repo is None else self._claims.receive(repo, event, now)
                 )
             case IdentityEvent():
-                return self._identity_event(event.did, host, now)
+                repo = self._repos.get(event.did)
+                return (
+                    [IdentityChanged(event.did)]
+                    if repo is None
+                    else self._identities.changed(repo, host, now)
+                )
             case AccountEvent():
                 repo = self._repos.get(event.did)
                 return [] if repo is None else self._accounts.receive(repo, event, host, now)
         return []
 
-    def malformed(self, did: Did | None, detail: str, host: str | None = None) -> list[Command]:
-        """Take note of a message that could not be read (`MalformedFrame.did`): something was lost."""
+    def malformed(self, did: Did | None, detail: str, now: int, host: str | None = None) -> list[Command]:
+        """Take note of a message that could not be read (`MalformedFrame.did`): something may be lost."""
         repo = None if did is None else self._repos.get(did)
         if repo is None or not repo.active:
             return []
         if repo.is_foreign(host):
-            return [Drop(repo.did, "wrong-host", detail)]
-        return [Drop(repo.did, "malformed-frame", detail), *self._resync(repo, "malformed-frame")]
+            return [Drop(repo.did, "wrong-host", detail), *self._identities.suspect(repo, now, host)]
+        return self._refuse(repo, host, Rejected("malformed-frame", detail), now)
 
-    def identity_resolved(self, did: Did, outcome: Identity | Exception, now: int) -> list[Command]:
+    def identity_resolved(self, did: Did, outcome: Dated | Exception, now: int) -> list[Command]:
         """Take the answer to `FetchIdentity`: an identity, or why there is none (it is asked for again)."""
         repo = self._repos.get(did)
-        if repo is None:
-            return []
-        repo.fetching = False
-        if not isinstance(outcome, Identity):
-            self._refreshes.failed(repo, now)
-            return []
-        repo.identity_failures = 0
-        if repo.fetch_again:
-            repo.fetch_again = False
-            if self._refreshes.may(repo, now):
-                return [self._refreshes.start(repo, now)]
-        is_first = repo.key is None
-        changed = not is_first and (repo.key, repo.pds) != (outcome.key, outcome.pds)
-        missed = outcome.pds in repo.strays or (changed and repo.suspected)
-        repo.key, repo.pds, repo.resolved_at = outcome.key, outcome.pds, now
-        repo.awaits_identity = False
-        if not self._refreshes.is_owed(repo):
-            repo.suspected = False
-            repo.strays.clear()
-        was_hidden = not repo.active
-        commands = self._accounts.judge(repo, now)
-        if changed and was_hidden and not repo.active:
-            commands.append(
-                ConfirmStatus(did)
-            )  # its former host may have hidden it, and not have the last word
-        elif missed and repo.active:
-            commands += self._resync(repo, "moved")
-        commands += self._judge_aside(repo, now, changed=changed or is_first)
-        return commands + self._drain(repo, now)
+        return [] if repo is None else self._identities.resolved(repo, outcome, now)
 
     def turn(self, did: Did, now: int) -> list[Command]:
         """Judge the heavy event that waits, and what goes quickly behind it: the answer to `Turn`."""
@@ -286,11 +281,11 @@ class Engine:
         return None if repo is None else repo.claims.proving.get((collection, rkey))
 
     def proven(
-        self, did: Did, collection: Nsid, rkey: RecordKey, proof: ProvenRecord | None
+        self, did: Did, collection: Nsid, rkey: RecordKey, proof: ProvenRecord | None, now: int
     ) -> list[Command]:
         """Take the answer to `Prove`; None: there is no proof to be had, and the repo is fetched instead."""
         repo = self._repos.get(did)
-        return [] if repo is None else self._claims.proven(repo, collection, rkey, proof)
+        return [] if repo is None else self._claims.proven(repo, collection, rkey, proof, now)
 
     def account_confirmed(self, did: Did, now: int, *, active: bool, status: str | None) -> list[Command]:
         """Take what the account's own host says of it."""
@@ -303,9 +298,10 @@ class Engine:
         for did in [did for did, due in self._early.items() if due <= now]:
             del self._early[did]
             self._repos[did].looked_early_at = now
-            commands += self.desynchronize(did, "future-rev")
-        for did in self._accounts.due(now):
-            commands += self._accounts.go_on(self._repos[did], now)
+            commands += self._ask_how_far(self._repos[did], now)
+        for did in self._questions.due(now):
+            commands += self._ask_how_far(self._repos[did], now)
+        commands += self._accounts.tick(self._repos, now)
         for did in self._refreshes.due(now):
             if not self._repos[did].fetching:
                 commands.append(self._refreshes.start(self._repos[did], now))
@@ -328,11 +324,11 @@ class Engine:
 
     def _news(self, repo: TrackedRepo, event: RepoNews, host: str | None, now: int) -> list[Command]:
         if not repo.active:
-            return [Drop(repo.did, "account-inactive")]
+            return [Drop(repo.did, "account-inactive"), *self._accounts.contradict(repo, host, now)]
         if repo.rev is not None and event.rev <= repo.rev:
             return [Drop(repo.did, "old-rev")]
         if host is not None and repo.is_foreign(host):
-            return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
+            return self._identities.doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
         refusal = self._refuse_early(repo, event.rev, now)
         if refusal is not None:
             return [refusal]
@@ -349,27 +345,24 @@ class Engine:
         if repo.rev is not None and event.rev <= repo.rev:
             return [Drop(repo.did, "old-rev")]
         if host is not None and repo.is_foreign(host):
-            return self._doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
+            return self._identities.doubt(repo, event, host, Rejected("wrong-host", f"from {host}"), now)
         if repo.key is None or not 0 <= now - repo.resolved_at < MAX_IDENTITY_AGE:
             self._waiting.add(repo, event, host, first=True)
-            repo.awaits_identity = True
-            if repo.fetching or self._refreshes.is_owed(repo):
-                return []
-            return [self._refreshes.start(repo, now, force=repo.key is not None)]
+            return self._identities.need(repo, now)
         try:
             if isinstance(event, SyncEvent):
                 return self._judge_sync(repo, event, repo.key, now)
             commit = self._prove(event, repo.key, now)
         except Rejected as error:
             if error.reason == "bad-signature":
-                return self._doubt(repo, event, host, error, now)
-            refusal = Drop(repo.did, error.reason, error.detail)
-            return [refusal] if error.reason in _NO_NEWS else [refusal, *self._resync(repo, error.reason)]
+                return self._identities.doubt(repo, event, host, error, now)
+            return self._refuse(repo, host, error, now)
         if commit.prev_data != repo.data:
             self._waiting.add(repo, event, host, first=True)
             return self._resync(repo, "prev-data-mismatch")
         repo.rev, repo.data = commit.rev, commit.data
-        repo.suspected |= repo.doubtful
+        if repo.changed_at is not None:
+            repo.suspected_at = now
         return [Apply(repo.claims.pass_by(commit))]
 
     def _judge_sync(self, repo: TrackedRepo, event: SyncEvent, key: PublicKey, now: int) -> list[Command]:
@@ -379,60 +372,21 @@ class Engine:
         since, repo.rev = repo.rev, signed.rev
         return [Apply(ProvenCommit(repo.did, signed.rev, since, signed.data, signed.data, ()))]
 
-    def _doubt(
-        self, repo: TrackedRepo, event: RepoNews, host: str | None, error: Rejected, now: int
-    ) -> list[Command]:
-        """Have the document looked at before an event is refused; refuse it where that was just done."""
-        commands: list[Command] = []
-        looks = not repo.fetching and self._refreshes.may(repo, now)
-        if looks:
-            commands.append(self._refreshes.start(repo, now))
-        if repo.fetching and self._waiting.lay_aside(repo, Doubted(event, host, error, looks)):
-            return commands
-        self._suspect(repo, host, error, now)
-        return [*commands, Drop(repo.did, error.reason, error.detail)]
+    def _refuse(self, repo: TrackedRepo, host: str | None, error: Rejected, now: int) -> list[Command]:
+        """Refuse what was sent in the name of a repo, and see to it that nothing is lost if it was true."""
+        refusal = Drop(repo.did, error.reason, error.detail)
+        if error.reason in _NO_NEWS:
+            return [refusal]
+        if host is not None and host == repo.pds and self._questions.take(repo.did, now):
+            return [refusal, *self._resync(repo, error.reason)]
+        return [refusal, *self._ask_how_far(repo, now)]
 
-    def _suspect(self, repo: TrackedRepo, host: str | None, error: Rejected, now: int) -> None:
-        """Look again when the document may be asked for again: what is refused may have been true."""
-        if error.reason == "wrong-host" and host is not None:
-            repo.strays.add(host)
-        else:
-            repo.suspected = True
-        self._refreshes.owe(repo, now)
-
-    def _judge_aside(self, repo: TrackedRepo, now: int, *, changed: bool) -> list[Command]:
-        """Judge what was laid aside anew where the document has changed; otherwise refuse it."""
-        aside = self._waiting.take_aside(repo)
+    def _ask_how_far(self, repo: TrackedRepo, now: int) -> list[Command]:
+        """Find out whether news was lost: now, or when a minute is over since that was last done."""
         if not repo.active:
             return []
-        commands: list[Command] = []
-        for doubted in reversed(aside):
-            if changed and not repo.is_foreign(doubted.host):
-                self._waiting.add(repo, doubted.event, doubted.host, first=True)
-                continue
-            if not doubted.certain:  # the document may have been given before this came
-                self._suspect(repo, doubted.host, doubted.error, now)
-            commands.append(Drop(repo.did, doubted.error.reason, doubted.error.detail))
-        return commands
-
-    def _identity_event(self, did: Did, host: str | None, now: int) -> list[Command]:
-        repo = self._repos.get(did)
-        if repo is None:
-            return [IdentityChanged(did)]
-        if repo.is_foreign(host):  # the account may have moved there, and if not, nothing waits for it
-            return [*self._refreshes.want(repo, now)]
-        if host is not None and repo.pds is None:  # commits wait for the first document, if for any
-            repo.fetch_again |= repo.fetching
-            return [IdentityChanged(did)]
-        if not self._refreshes.may(repo, now):
-            repo.doubtful = True
-            self._refreshes.owe(repo, now)
-            return [IdentityChanged(did)]
-        repo.awaits_identity = True
-        if repo.fetching:
-            repo.fetch_again = True
-            return [IdentityChanged(did)]
-        return [IdentityChanged(did), self._refreshes.start(repo, now)]
+        self.doubt(repo.did)
+        return [Compare(repo.did)] if self._questions.take(repo.did, now) else []
 
     def _resync(self, repo: TrackedRepo, reason: ResyncReason) -> list[Command]:
         repo.sync = "desynchronized"

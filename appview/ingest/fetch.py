@@ -154,7 +154,7 @@ class RepoFetcher:
             if answer.get("active") is True:
                 return "active"
             status = answer.get("status")
-            return status[:64] if type(status) is str and status else "inactive"
+            raise RepoInactive(did, status[:64] if type(status) is str and status else "inactive")
 
         try:
             return await self._ask(did, work)
@@ -172,6 +172,9 @@ class RepoFetcher:
         identity = await self._resolver.resolve(did)
         try:
             return await self._at_host(identity, work)
+        except RepoInactive:  # where it was, perhaps
+            if not self._resolver.may_force(did):
+                raise
         except Rejected as error:
             if error.reason not in ("bad-signature", "high-s") or not self._resolver.may_force(did):
                 raise

@@ -1,15 +1,16 @@
-"""Where a source may have lost events: the repos that rely on it are compared with their hosts.
+"""Where events may have been lost: the repos concerned are compared with their hosts.
 
 A host is asked for a repo's present rev, its word alone. The chain of commits has no holes, so a repo that
 has come as far has lost nothing; one that does not get there in a few seconds is fetched whole. Not every
 loss shows in a stream, so every repo is compared once a day besides, one after another.
 
 Invariants:
-- A gap concerns only repos for which no other source speaks: those of its host, for a PDS; those whose host
-  is no source itself, for all others.
+- A gap in a source concerns only repos for which no other source speaks: those of its host, for a PDS; those
+  whose host is no source itself, for all others. Single repos are compared when the engine asks for it.
 - A source has its repos compared at most once a minute, however many gaps it has; a later one is owed.
 - Nothing waits while repos are compared: they are noted as not synchronized, before the cursor passes the
   gap, and go on. Each host is asked for one after another, and a part of its budget is left to others.
+- What is doubted while its host is being asked is not settled by that answer.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Gaps:
         self._sleep = sleep
         self._sources: dict[str, _Source] = {}
         self._queues: dict[str, dict[Did, None]] = {}  # by host, each with a task
-        self._late: dict[Did, tuple[float, str]] = {}  # when a repo should have come how far
+        self._late: dict[Did, tuple[float, str, int | None]] = {}  # when a repo should have come how far
         self._round: list[Did] = []  # whose turn in this round is to come
         self._turns = 0.0  # of the round, that are due
         self._group: asyncio.TaskGroup | None = None
@@ -113,17 +114,18 @@ class Gaps:
 
     def _begin(self, source: _Source, concerned: Iterable[Did], now: float) -> None:
         source.owed, source.quiet_until = False, now + INTERVAL
-        self._compare_soon(concerned)
+        for did in concerned:
+            self.compare(did)
 
-    def _compare_soon(self, repos: Iterable[Did]) -> None:
+    def compare(self, did: Did) -> None:
+        """Compare a repo that is followed with its host, soon. The lock is held."""
         if self._group is None:
             raise RuntimeError("gaps are not looked into")
-        for did in repos:
-            host = self._pipeline.rows[did].pds or ""
-            if host not in self._queues:
-                self._queues[host] = {}
-                self._group.create_task(self._keep(host), name=f"repos at {host}")
-            self._queues[host][did] = None
+        host = self._pipeline.rows[did].pds or ""
+        if host not in self._queues:
+            self._queues[host] = {}
+            self._group.create_task(self._keep(host), name=f"repos at {host}")
+        self._queues[host][did] = None
 
     async def run(self) -> None:
         """Compare, until cancelled."""
@@ -134,17 +136,18 @@ class Gaps:
                 await asyncio.sleep(TICK)
                 now = loop.time()
                 owed = [each for each in self._sources.values() if each.owed and each.quiet_until <= now]
-                late = [did for did, (due, _) in self._late.items() if due <= now]
+                late = [did for did, (due, *_) in self._late.items() if due <= now]
                 turns = self._due_turns()
                 if not owed and not late and not turns:
                     continue
                 async with self._pipeline.lock:
-                    self._compare_soon(self._next_of_round(turns))
+                    for did in self._next_of_round(turns):
+                        self.compare(did)
                     for source in owed:
                         self._begin(source, self._concerned(source.host), now)
                     for did in late:
-                        _, rev = self._late.pop(did)
-                        if not self._has_come_to(did, rev):
+                        _, rev, doubt = self._late.pop(did)
+                        if not self._has_come_to(did, rev, doubt):
                             await self._fetch(did)
 
     def _due_turns(self) -> int:
@@ -197,6 +200,7 @@ class Gaps:
                 if did in pipeline.rows:
                     pipeline.ask_status(did)
             return
+        doubt = pipeline.engine.doubted(did)
         try:
             rev = await self._fetcher.latest_rev(did, reserve=RESERVE)
         except RepoInactive as error:
@@ -204,23 +208,24 @@ class Gaps:
                 await pipeline.account(did, active=False, status=error.status)
             return
         async with pipeline.lock:
-            if not self._has_come_to(did, rev):
-                due, _ = self._late.get(did, (asyncio.get_running_loop().time() + GRACE, rev))
-                self._late[did] = (due, rev)
+            if not self._has_come_to(did, rev, doubt):
+                due, *_ = self._late.get(did, (asyncio.get_running_loop().time() + GRACE,))
+                self._late[did] = (due, rev, doubt)
 
-    def _has_come_to(self, did: Did, rev: str) -> bool:
+    def _has_come_to(self, did: Did, rev: str, doubt: int | None) -> bool:
         """Take note of a repo that has lost nothing. The lock is held."""
         state = self._pipeline.engine.state(did)
         if state is not None and (state.rev is None or state.rev < rev):
             return False
-        self._pipeline.engine.trust(did)
+        self._pipeline.engine.trust(did, doubt)
         self._pipeline.note(did)
         self._outcomes["unchanged"] += 1
         return True
 
     async def _fetch(self, did: Did) -> None:
-        self._pipeline.engine.trust(did)  # as soon as it is fetched
-        await self._pipeline.carry_out(self._pipeline.engine.desynchronize(did, "gap"))
+        engine = self._pipeline.engine
+        engine.trust(did, engine.doubted(did))  # as soon as it is fetched
+        await self._pipeline.carry_out(engine.desynchronize(did, "gap"))
 
 
 def _is_worth_waiting_for(error: FetchError) -> bool:

@@ -139,7 +139,8 @@ class Ingest:
             sleep=sleep,
         )
         self._intake.gap = self._gaps.found
-        self._prover = Prover(fetcher, self._pipeline, self._backfill, random=rng, sleep=sleep)
+        self._pipeline.compare = self._gaps.compare
+        self._prover = Prover(fetcher, self._pipeline, self._backfill, clock, random=rng, sleep=sleep)
         self._pipeline.prove = self._prover.want
         self._feeds = [
             Feed(

@@ -90,7 +90,7 @@ class Intake:
             log.exception("an event is given up", error=repr(error), bytes=len(frame))
             did = _did_of(frame)
             if did is not None:
-                await self._pipeline.carry_out(self._pipeline.engine.malformed(did, "broken", host))
+                await self._lost(did, "broken", host)
 
     async def _letter(self, letter: Letter) -> None:
         """Take one message that was read already. Whatever is wrong with it, the next one comes."""
@@ -102,7 +102,7 @@ class Intake:
             except Exception as error:  # as above
                 self._pipeline.events["broken"] += 1
                 log.exception("an event is given up", error=repr(error), bytes=letter.size)
-                await self._pipeline.carry_out(self._pipeline.engine.desynchronize(event.did))
+                await self._lost(event.did, "broken")
 
     async def _read(self, frame: bytes, host: str | None) -> None:
         if not concerns(frame, _OURS, self._pipeline.engine.tracked):
@@ -130,7 +130,11 @@ class Intake:
 
     async def _malformed(self, did: Did | None, problem: str, host: str | None = None) -> None:
         self._pipeline.reject("malformed-frame", did, problem)
-        await self._pipeline.carry_out(self._pipeline.engine.malformed(did, problem, host))
+        await self._lost(did, problem, host)
+
+    async def _lost(self, did: Did | None, problem: str, host: str | None = None) -> None:
+        commands = self._pipeline.engine.malformed(did, problem, self._clock(), host)
+        await self._pipeline.carry_out(commands)
 
 
 def _seq(item: Item) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from appview.clock import Clock
     from appview.identity.documents import Identity
     from appview.identity.handles import Handles
-    from appview.identity.resolver import Resolver
+    from appview.identity.resolver import Dated, Resolver
     from appview.ingest.pipeline import Pipeline
     from lexicons.syntax import Did
 
@@ -56,25 +56,23 @@ class LookUps:
         self._resolver.forget(did)
 
     async def _look_up(self, did: Did, force: bool) -> None:
-        outcome: Exception | None = None
-        identity = None
+        answer: Dated | Exception
         try:
-            identity = await self._resolver.resolve(did, fresh=force, freshness=NOW if force else ANY_KEPT)
+            answer = await self._resolver.look(did, fresh=force, freshness=NOW if force else ANY_KEPT)
         except AppviewError as error:
-            outcome = error
+            answer = error
             log.warning("identity cannot be resolved", did=did, error=str(error))
         except Exception as error:  # nothing that a directory answers may end the program
-            outcome = error
+            answer = error
             log.exception("identity cannot be resolved", did=did)
         pipeline = self._pipeline
         async with pipeline.lock:
-            answer = identity if identity is not None else outcome
-            if answer is None or did not in pipeline.rows:
+            if did not in pipeline.rows:
                 return
             commands = pipeline.engine.identity_resolved(did, answer, self._clock())
-            if identity is not None:
-                pipeline.note(did, pds=identity.pds)
-                self.check_handle(identity, fresh=force)
+            if not isinstance(answer, Exception):
+                pipeline.note(did, pds=answer.identity.pds)
+                self.check_handle(answer.identity, fresh=force)
             await pipeline.carry_out(commands)
             pipeline.note(did)
 

@@ -23,6 +23,7 @@ from appview.ingest.commands import (
     AccountStatus,
     Apply,
     ApplyRecord,
+    Compare,
     ConfirmStatus,
     Drop,
     FetchIdentity,
@@ -62,7 +63,6 @@ TICK_SECONDS: Final = 1.0
 MAX_CANDIDATES: Final = 5_000  # accounts that claim to declare a space and are not yet looked at
 LOGGED_REJECTS: Final = 20  # of each reason
 MAX_DETAIL: Final = 300  # characters
-_DOUBTFUL: Final = frozenset({"bad-signature", "future-rev", "wrong-host"})
 _ORDINARY: Final = frozenset({"old-rev", "account-inactive"})
 _CONFIG_PATH: Final = f"{CONFIG}/{CONFIG_RKEY}"
 
@@ -72,10 +72,11 @@ log = structlog.get_logger(__name__)
 class Pipeline:
     """The engine with its hands. `lock` is held by whoever changes what it holds.
 
-    It calls `wanted(did)` when a repo must be fetched, or a status be asked for; `prove(command)` when
-    a record must be proven; `look_up(did, force)` when it must be found out who an account is, and
-    `identity_changed(did)` when that is said to have changed; `ended(did)` when an account is gone;
-    `stranger(did, event)` when an account has written that is not followed: is it to be?
+    It calls `wanted(did)` when a repo must be fetched, or a status be asked for; `prove(command)` when a
+    record must be proven; `compare(did)` when its host must be asked how far it is; `look_up(did, force)`
+    when it must be found out who an account is, and `identity_changed(did)` when that is said to have
+    changed; `ended(did)` when an account is gone; `stranger(did, event)` when an account has written that is
+    not followed: is it to be?
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Pipeline:
         self._tree = (b"", "")  # the last one whose CID was written as text, and that
         self.wanted: Callable[[Did], None] = lambda _did: None
         self.prove: Callable[[Prove], None] = lambda _command: None
+        self.compare: Callable[[Did], None] = lambda _did: None
         self.give_turn: Callable[[Did], None] = lambda _did: None
         self.look_up: Callable[[Did, bool], None] = lambda _did, _force: None
         self.identity_changed: Callable[[Did], None] = lambda _did: None
@@ -133,6 +135,9 @@ class Pipeline:
                 case Prove(did):
                     self.note(did)
                     self.prove(command)
+                case Compare(did):
+                    self.note(did)
+                    self.compare(did)
                 case FetchIdentity(did, force):
                     self.note(did)
                     self.look_up(did, force)
@@ -162,7 +167,7 @@ class Pipeline:
                     await self._untracked(did, event)
                 case Drop(did, reason, detail):
                     self.reject(reason, did, detail)
-                    if reason in _DOUBTFUL:
+                    if reason not in _ORDINARY:
                         self.note(did)  # it may turn out to have been true
                 case _:
                     assert_never(command)

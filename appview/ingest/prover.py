@@ -2,13 +2,15 @@
 
 What a host cannot prove (it is away, it refuses, its proof does not hold) is made good by fetching the repo
 whole, with all that belongs to that: a wait that doubles, is noted, and is honoured after a restart. A host
-that has not come as far as the claim yet is asked a few times more; then what it has proven counts.
+that has not come as far as the claim yet is asked a few times more; then what it has proven counts. When a
+record is to be asked for again, whoever still asks for it gives up: what that hears may be of before.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,11 +22,13 @@ from appview.ingest.errors import RepoInactive
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from appview.clock import Clock
     from appview.ingest.backfill import Backfill
     from appview.ingest.backoff import Random
     from appview.ingest.commands import Prove
     from appview.ingest.fetch import RepoFetcher
     from appview.ingest.pipeline import Pipeline
+    from lexicons.syntax import Did, Nsid, RecordKey
 
 BEHIND: Final = Backoff(base=0.5, cap=8.0)  # between looks at a host that is behind a claim
 LOOKS: Final = 5
@@ -41,6 +45,7 @@ class Prover:
         fetcher: RepoFetcher,
         pipeline: Pipeline,
         backfill: Backfill,
+        clock: Clock,
         *,
         random: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -49,10 +54,12 @@ class Prover:
         self._fetcher = fetcher
         self._pipeline = pipeline
         self._backfill = backfill
+        self._clock = clock
         self._random = random
         self._sleep = sleep
         self._group: asyncio.TaskGroup | None = None
         self._open = 0
+        self._last: dict[tuple[Did, Nsid, RecordKey], Prove] = {}  # the question that counts, of each record
         self._stopped = asyncio.Event()
 
     @property
@@ -65,12 +72,18 @@ class Prover:
         if self._group is None:
             raise RuntimeError("the prover is not running")
         self._open += 1
+        self._last[_record(command)] = command
         work = self._job(command) if self._open <= MAX_OPEN else self._give_up(command, None)
         task = self._group.create_task(work, name=f"record of {command.did}")
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, command))
 
-    def _ended(self, _task: asyncio.Task[None]) -> None:
+    def _ended(self, command: Prove, _task: asyncio.Task[None]) -> None:
         self._open -= 1
+        if self._counts(command):
+            del self._last[_record(command)]
+
+    def _counts(self, command: Prove) -> bool:
+        return self._last.get(_record(command)) is command
 
     async def run(self) -> None:
         """Own the questions, until cancelled."""
@@ -94,11 +107,11 @@ class Prover:
                 return
             async with self._pipeline.lock:
                 claimed = self._pipeline.engine.claimed(did, collection, rkey)
-                if claimed is None:
+                if claimed is None or not self._counts(command):
                     self.outcomes["overtaken"] += 1
                     return
                 if proof.rev >= claimed or look == LOOKS:
-                    commands = self._pipeline.engine.proven(did, collection, rkey, proof)
+                    commands = self._pipeline.engine.proven(did, collection, rkey, proof, self._clock())
                     await self._pipeline.carry_out(commands)
                     self._pipeline.note(did)
                     self.outcomes["proven" if proof.cid is not None else "proven gone"] += 1
@@ -108,11 +121,18 @@ class Prover:
     async def _give_up(self, command: Prove, error: Exception | None) -> None:
         did = command.did
         async with self._pipeline.lock:
-            if self._pipeline.engine.claimed(did, command.collection, command.rkey) is None:
+            claimed = self._pipeline.engine.claimed(did, command.collection, command.rkey)
+            if claimed is None or not self._counts(command):
                 return
             if error is not None:
                 self._backfill.failed(did, error)
-            commands = self._pipeline.engine.proven(did, command.collection, command.rkey, None)
+            commands = self._pipeline.engine.proven(
+                did, command.collection, command.rkey, None, self._clock()
+            )
             await self._pipeline.carry_out(commands)
             self._pipeline.note(did)
         self.outcomes["not proven" if error is None else f"failed: {type(error).__name__}"] += 1
+
+
+def _record(command: Prove) -> tuple[Did, Nsid, RecordKey]:
+    return command.did, command.collection, command.rkey

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from appview.ingest.commands import FetchIdentity
+from appview.ingest.pace import SECOND
 
 if TYPE_CHECKING:
     from appview.ingest.tracked import TrackedRepo
     from lexicons.syntax import Did
 
-SECOND: Final = 1_000_000  # microseconds
 REFRESH_INTERVAL: Final = 60 * SECOND  # sync spec: not more than one forced refresh a minute and DID
 IDENTITY_RETRY: Final = 5 * SECOND  # ours: first wait after a DID could not be resolved; doubles
 MAX_IDENTITY_RETRY: Final = 600 * SECOND  # ours
@@ -40,7 +40,7 @@ class Refreshes:
         """Look now."""
         repo.fetching = True
         if force:
-            repo.refreshed_at, repo.doubtful = now, False
+            repo.refreshed_at = now
             self._due.pop(repo.did, None)
         return FetchIdentity(repo.did, force)
 

@@ -26,12 +26,12 @@ HEAVY_BYTES: Final = 200_000  # ours: blocks that take about as long to be hashe
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """An event that is judged once the document was looked at. `certain`: it is looked at for its sake."""
+    """An event that is judged once the document was looked at, after it came."""
 
     event: RepoNews
     host: str | None
     error: Rejected
-    certain: bool
+    came_at: int
 
 
 @dataclass(slots=True)
@@ -46,17 +46,16 @@ class TrackedRepo:
     status: str | None
     pds: str | None = None  # as the document says, or said when this program last ran
     key: PublicKey | None = None
-    resolved_at: int = 0  # when key and PDS were told
+    resolved_at: int = 0  # as of when key and PDS were told
     awaits_identity: bool = False  # commits wait for a document
     fetching: bool = False  # a `FetchIdentity` is not answered yet
-    fetch_again: bool = False  # the document changed while it was fetched for the first time
     identity_failures: int = 0
     refreshed_at: int | None = None  # the last forced refresh
-    doubtful: bool = False  # the document is said to have changed, and is looked at when it may be
+    changed_at: int | None = None  # the document is said to have changed then, and is of before
     looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
-    suspected: bool = False  # what was refused, or applied, may be otherwise under a newer document
-    strays: set[str] = field(default_factory=set)  # hosts whose news was refused, if the account moved there
-    incomplete: bool = False  # a source may have lost news of it
+    suspected_at: int | None = None  # what was refused, or applied, then may be otherwise under a newer one
+    strays: dict[str, int] = field(default_factory=dict)  # hosts whose news was refused, and when
+    incomplete: int | None = None  # news of it may have been lost: the number of that doubt
     busy: bool = False  # what waits first is heavy and has its turn still to come
     resyncing: bool = False
     resync_again: bool = False  # something was lost while the repo was fetched
@@ -67,7 +66,8 @@ class TrackedRepo:
     aside: deque[Doubted] = field(default_factory=deque)
     aside_bytes: int = 0
     claims: Claims = field(default_factory=Claims)
-    words: dict[str, AccountEvent] = field(default_factory=dict)  # of hosts that may be the account's by now
+    # Of hosts that may be the account's by now, and when they came.
+    words: dict[str, tuple[AccountEvent, int]] = field(default_factory=dict)
     ended: bool = False  # its own host has said so, since it was last active
     changes: deque[int] = field(default_factory=deque)  # when its status changed, but for what hides it
     later: tuple[bool, str | None, bool] | None = None  # what it is to be: active, status, confirmed
@@ -79,8 +79,8 @@ class TrackedRepo:
             bool(self.waiting or self.aside or self.strays or self.words or self.claims.proving)
             or self.overflowed is not None
             or self.later is not None
-            or self.suspected
-            or self.incomplete
+            or self.suspected_at is not None
+            or self.incomplete is not None
         )
 
     @property

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from appview.ingest.claims import MAX_AHEAD, MAX_PROVING, MAX_WAITING, ClaimEvent
-from appview.ingest.commands import ApplyRecord, Command, Drop, Prove, Resync, Untracked
+from appview.ingest.commands import ApplyRecord, Command, Drop, FetchIdentity, Prove, Resync, Untracked
 from appview.ingest.commits import ProvenRecord
 from lexicons.syntax import Did, Nsid, RecordKey
-from tests.appview.ingest.test_engine import MEMORY, Desk, applied, only
+from tests.appview.ingest.test_engine import MEMORY, Desk, applied, only, reasons
 from tests.network.synthetic import Account, tid
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def claim(
 
 def proof(desk: Desk, rkey: str, rev: str, cid: bytes | None = NEW) -> list[Command]:
     found = ProvenRecord(desk.did, rev, cid, None if cid is None else b"block")
-    return desk.engine.proven(desk.did, NAME, RecordKey(rkey), found)
+    return desk.engine.proven(desk.did, NAME, RecordKey(rkey), found, desk.now)
 
 
 def reason(commands: list[Command]) -> Reason:
@@ -63,7 +63,7 @@ def test_a_proof_of_a_host_that_lags_takes_no_record_back() -> None:
     claim(desk, "x", newer)
     only(proof(desk, "x", newer, NEW), ApplyRecord)
     claim(desk, "x", desk.account.next_rev())
-    only(proof(desk, "x", older, OLD), Drop)
+    assert reasons(proof(desk, "x", older, OLD)) == [("Drop", "not-proven"), ("FetchIdentity", None)]
     claim(desk, "x", desk.account.next_rev())
     only(proof(desk, "x", newer, NEW), Drop)
 
@@ -122,8 +122,9 @@ def test_a_proof_that_is_behind_the_claim_is_taken_for_what_it_proves() -> None:
     desk = Desk()
     real = desk.account.next_rev()
     claim(desk, "x", desk.account.next_rev())
-    drop, record = proof(desk, "x", real, OLD)
+    drop, look, record = proof(desk, "x", real, OLD)
     assert isinstance(drop, Drop) and drop.reason == "not-proven"
+    assert isinstance(look, FetchIdentity)  # that host may be the account's no more
     assert isinstance(record, ApplyRecord) and (record.state.rev, record.state.cid) == (real, OLD)
 
 
@@ -131,13 +132,53 @@ def test_a_proof_of_what_the_chain_has_is_no_news() -> None:
     desk = Desk()
     assert desk.account.rev is not None
     claim(desk, "x", desk.account.next_rev())
-    assert reason(proof(desk, "x", desk.account.rev, None)) == "not-proven"
+    assert reasons(proof(desk, "x", desk.account.rev, None))[0] == ("Drop", "not-proven")
+
+
+def test_a_claim_that_comes_while_another_one_is_asked_for_is_asked_for_after_it() -> None:
+    """The answer that closes the first may have been on its way when the second came."""
+    desk = Desk()
+    before, true, false = (desk.account.next_rev() for _ in range(3))
+    for first, second in ((false, true), (true, false)):
+        assert isinstance(only(claim(desk, f"x-{first}", first), Prove), Prove)
+        assert claim(desk, f"x-{first}", second) == []
+        assert reason(claim(desk, f"x-{first}", second)) == "old-rev"
+        prove = next(each for each in proof(desk, f"x-{first}", before, None) if isinstance(each, Prove))
+        assert prove.rkey == f"x-{first}"
+        assert desk.engine.claimed(desk.did, NAME, prove.rkey) == second
+        assert ApplyRecord in map(type, proof(desk, f"x-{first}", second, NEW))
+        assert desk.engine.claimed(desk.did, NAME, prove.rkey) is None
+
+
+def test_a_claim_that_the_answer_to_another_one_proves_is_not_asked_for() -> None:
+    desk = Desk()
+    first, second = desk.account.next_rev(), desk.account.next_rev()
+    claim(desk, "x", first)
+    claim(desk, "x", second)
+    only(proof(desk, "x", second), ApplyRecord)
+    claim(desk, "y", second)
+    claim(desk, "y", desk.account.next_rev())
+    desk.receive(desk.draft())  # the chain passes both
+    state = desk.engine.state(desk.did)
+    assert state is not None and not state.undecided
+
+
+def test_a_claim_that_its_host_does_not_confirm_is_made_good_where_the_account_has_moved() -> None:
+    desk = Desk()
+    assert desk.account.rev is not None
+    claim(desk, "x", desk.account.next_rev())
+    commands = proof(desk, "x", desk.account.rev, None)
+    assert isinstance(commands[-1], FetchIdentity)
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.undecided
+    desk.account.pds = "https://new.example.com"
+    assert only(desk.resolve(), Resync).reason == "moved"
 
 
 def test_where_nothing_can_be_proven_the_repo_is_fetched_and_twice_at_most() -> None:
     desk = Desk()
     claim(desk, "x", desk.account.next_rev())
-    resync = only(desk.engine.proven(desk.did, NAME, RecordKey("x"), None), Resync)
+    resync = only(desk.engine.proven(desk.did, NAME, RecordKey("x"), None, desk.now), Resync)
     assert resync.reason == "not-proven"
     again = only(desk.resynced(resync), Resync)  # the repo is not as far as was claimed
     assert again.reason == "overflow"

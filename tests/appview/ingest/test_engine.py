@@ -10,10 +10,12 @@ import pytest
 from appview.identity.documents import Identity, read_document
 from appview.identity.errors import InvalidDocument
 from appview.identity.keys import PublicKey
+from appview.identity.resolver import Dated
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
     Command,
+    Compare,
     ConfirmStatus,
     Drop,
     FetchIdentity,
@@ -25,7 +27,8 @@ from appview.ingest.commands import (
 )
 from appview.ingest.engine import MAX_IDENTITY_AGE, Engine
 from appview.ingest.frames import parse_frame
-from appview.ingest.refreshes import IDENTITY_RETRY, MAX_IDENTITY_RETRY, REFRESH_INTERVAL, SECOND
+from appview.ingest.pace import MINUTE, SECOND
+from appview.ingest.refreshes import IDENTITY_RETRY, MAX_IDENTITY_RETRY, REFRESH_INTERVAL
 from appview.ingest.waiting import MAX_WAITING_BYTES, MAX_WAITING_EVENTS
 from lexicons.syntax import Did
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Draft, error_frame, info_frame
@@ -53,8 +56,10 @@ class Desk:
     def identity(self) -> Identity:
         return read_document(self.did, self.account.document())
 
-    def resolve(self) -> list[Command]:
-        return self.engine.identity_resolved(self.did, self.identity(), self.now)
+    def resolve(self, asked_at: int | None = None) -> list[Command]:
+        """Answer as of now, or as of when the document was asked for."""
+        dated = Dated(self.identity(), self.now if asked_at is None else asked_at)
+        return self.engine.identity_resolved(self.did, dated, self.now)
 
     def draft(self, collection: str = MEMORY) -> Draft:
         self.count += 1
@@ -65,10 +70,10 @@ class Desk:
         assert event is not None
         return self.engine.receive(event, self.now, host)
 
-    def corrupt(self, name: str) -> list[Command]:
+    def corrupt(self, name: str, host: str | None = None) -> list[Command]:
         draft = self.draft()
         CORRUPTIONS[name](draft)
-        return self.receive(draft)
+        return self.receive(draft, host)
 
     def resynced(self, resync: Command) -> list[Command]:
         assert isinstance(resync, Resync)
@@ -179,7 +184,7 @@ def test_a_repo_without_a_known_key_waits_and_its_neighbour_does_not() -> None:
     assert (fetch.did, fetch.force) == (bob.did, False)
     assert desk.receive(bob.create(MEMORY, "three", {"text": "z"})) == []
     assert applied(desk.receive(desk.draft())) == ["r4"]
-    identity = read_document(Did(bob.did), bob.document())
+    identity = Dated(read_document(Did(bob.did), bob.document()), desk.now)
     assert applied(desk.engine.identity_resolved(Did(bob.did), identity, desk.now)) == ["two", "three"]
 
 
@@ -214,6 +219,66 @@ def test_forgeries_cause_one_refresh_a_minute() -> None:
     assert fetched == 3
 
 
+def test_a_document_that_was_asked_for_before_an_event_does_not_refuse_it_for_certain() -> None:
+    desk = Desk()
+    asked_at = desk.now  # by somebody else, whose answer is given to all for a minute
+    desk.now += SECOND
+    old = Dated(desk.identity(), asked_at)
+    desk.account.key = K256()
+    assert only(desk.receive(desk.draft()), FetchIdentity).force
+    assert only(desk.engine.identity_resolved(desk.did, old, desk.now), Drop).reason == "bad-signature"
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.undecided
+    assert desk.engine.tick(desk.now + REFRESH_INTERVAL - 1) == []
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    resync = only(desk.resolve(), Resync)
+    assert resync.reason == "moved"
+    assert desk.resynced(resync) == []
+    state = desk.engine.state(desk.did)
+    assert state is not None and not state.undecided
+
+
+def test_a_document_that_was_asked_for_after_an_event_refuses_it_for_certain() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1), "https://other.example.com")  # looked at, in a long line
+    desk.now += SECOND
+    assert desk.corrupt("wrong-key") == []
+    desk.now += SECOND
+    assert only(desk.resolve(), Drop).reason == "bad-signature"
+    state = desk.engine.state(desk.did)
+    assert state is not None and not state.undecided
+
+
+def test_a_new_document_does_not_let_an_older_suspicion_rest() -> None:
+    """The key may have changed twice, and the answer be of between."""
+    desk = Desk()
+    desk.account.key = K256()
+    between = Dated(desk.identity(), desk.now)
+    desk.now += SECOND
+    desk.account.key = K256()
+    assert only(desk.receive(desk.draft()), FetchIdentity).force
+    assert reasons(desk.engine.identity_resolved(desk.did, between, desk.now)) == [("Drop", "bad-signature")]
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    assert only(desk.resolve(), Resync).reason == "moved"
+
+
+def test_a_document_of_before_an_identity_message_is_looked_at_again() -> None:
+    desk = Desk()
+    asked_at = desk.now
+    desk.now += SECOND
+    desk.receive(desk.account.identity_frame(1))
+    assert desk.resolve(asked_at) == []
+    assert applied(desk.receive(desk.draft())) == ["r4"]  # nothing waits for the second look
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.undecided  # perhaps by a key that was stolen
+    desk.account.key = K256()
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    assert only(desk.resolve(), Resync).reason == "moved"
+
+
 def test_what_was_refused_between_refreshes_is_made_good_when_the_key_turns_out_to_be_new() -> None:
     desk = Desk()
     desk.corrupt("wrong-key")
@@ -245,7 +310,7 @@ def test_an_identity_that_changes_while_it_is_fetched_for_the_first_time_is_fetc
     desk.engine.track(desk.did, state)
     assert not only(desk.receive(desk.draft()), FetchIdentity).force
     assert reasons(desk.receive(desk.account.identity_frame(1))) == [("IdentityChanged", None)]
-    assert only(desk.resolve(), FetchIdentity).force
+    assert only(desk.resolve(desk.now - 1), FetchIdentity).force
     assert applied(desk.resolve()) == ["r4"]
 
 
@@ -311,12 +376,56 @@ def test_an_identity_that_cannot_be_had_is_asked_for_again_ever_more_rarely() ->
         ("rev", "rev-mismatch"),
     ],
 )
-def test_a_broken_commit_is_refused_and_the_repo_fetched(name: str, reason: str) -> None:
+def test_a_broken_commit_is_refused_and_the_host_asked_how_far_it_is(name: str, reason: str) -> None:
     desk = Desk()
-    commands = desk.corrupt("other-rev" if name == "rev" else name)
+    name = "other-rev" if name == "rev" else name
+    assert reasons(desk.corrupt(name)) == [("Drop", reason), ("Compare", None)]
+    state = desk.engine.state(desk.did)
+    assert state is not None
+    assert (state.sync, state.undecided) == ("synchronized", True)
+    desk = Desk()
+    commands = desk.corrupt(name, desk.account.pds)
     assert reasons(commands) == [("Drop", reason), ("Resync", reason)]
     assert desk.resynced(commands[1]) == []
     assert applied(desk.receive(desk.draft())) == ["r5"]
+
+
+@pytest.mark.parametrize("host", [None, "https://pds.example.com"])
+def test_broken_commits_have_the_host_asked_once_a_minute_and_move_nothing(host: str | None) -> None:
+    desk = Desk()
+    asked = 0
+    for _ in range(180):
+        forged = Account(did=desk.account.did).create(MEMORY, "forged", {"text": "forged"})
+        CORRUPTIONS["truncated-car"](forged)
+        commands = desk.receive(forged, host)
+        for command in [*commands, *desk.engine.tick(desk.now)]:
+            match command:
+                case Resync():
+                    asked += 1
+                    assert desk.resynced(command) == []
+                case Compare():
+                    asked += 1
+                    desk.engine.trust(desk.did, desk.engine.doubted(desk.did))
+                case _:
+                    assert isinstance(command, Drop)
+        assert len(applied(desk.receive(desk.draft(), host))) == 1
+        desk.now += SECOND
+    assert asked == 3
+
+
+def test_a_loss_that_is_doubted_while_the_host_is_asked_is_not_settled_by_the_answer() -> None:
+    desk = Desk()
+    desk.corrupt("too-big")
+    doubt = desk.engine.doubted(desk.did)
+    desk.now += SECOND
+    assert reasons(desk.corrupt("too-big")) == [("Drop", "too-big")]
+    desk.engine.trust(desk.did, doubt)
+    assert desk.engine.tick(desk.now) == []
+    desk.now += MINUTE
+    assert only(desk.engine.tick(desk.now), Compare).did == desk.did
+    desk.engine.trust(desk.did, desk.engine.doubted(desk.did))
+    state = desk.engine.state(desk.did)
+    assert state is not None and not state.undecided
 
 
 @pytest.mark.parametrize(("name", "reason"), [("other-did", "did-mismatch"), ("future-rev", "future-rev")])
@@ -356,14 +465,17 @@ def test_a_sync_message_moves_the_rev_or_asks_for_the_repo() -> None:
 
 def test_a_message_that_cannot_be_read_counts_as_lost() -> None:
     desk = Desk()
-    assert desk.engine.malformed(None, "?") == []
-    assert desk.engine.malformed(Did(Account().did), "?") == []
-    drop, resync = desk.engine.malformed(desk.did, "201 operations")
+    assert desk.engine.malformed(None, "?", desk.now) == []
+    assert desk.engine.malformed(Did(Account().did), "?", desk.now) == []
+    drop, resync = desk.engine.malformed(desk.did, "201 operations", desk.now, desk.account.pds)
     assert reasons([drop, resync]) == [("Drop", "malformed-frame"), ("Resync", "malformed-frame")]
-    assert reasons(desk.engine.malformed(desk.did, "again")) == [("Drop", "malformed-frame")]
-    again = only(desk.resynced(resync), Resync)  # the second loss came after the repo was fetched, perhaps
-    assert desk.resynced(again) == []
-    assert desk.sync == "synchronized"
+    again = desk.engine.malformed(desk.did, "again", desk.now, desk.account.pds)
+    assert reasons(again) == [("Drop", "malformed-frame")]
+    assert desk.resynced(resync) == []
+    state = desk.engine.state(desk.did)
+    assert state is not None and state.undecided  # the second loss came after the repo was fetched, perhaps
+    desk.now += MINUTE
+    assert only(desk.engine.tick(desk.now), Compare).did == desk.did
 
 
 def test_a_hidden_account_is_hidden_at_once_and_fetched_when_it_is_back() -> None:
@@ -502,6 +614,40 @@ def test_an_account_that_its_new_host_hides_is_not_fetched_before_it_is_back() -
     _, resync = desk.receive(desk.account.account_frame(4), new)
     assert desk.resynced(resync) == []
     assert desk.sync == "synchronized"
+
+
+def test_a_word_of_a_new_host_is_kept_until_a_document_of_after_it_is_there() -> None:
+    desk = Desk()
+    new = "https://new.example.com"
+    old = Dated(desk.identity(), desk.now)
+    desk.now += SECOND
+    desk.account.active, desk.account.status, desk.account.pds = False, "deactivated", new
+    assert only(desk.receive(desk.account.account_frame(1), new), FetchIdentity).force
+    assert desk.engine.identity_resolved(desk.did, old, desk.now) == []
+    desk.now += REFRESH_INTERVAL
+    assert only(desk.engine.tick(desk.now), FetchIdentity).force
+    assert only(desk.resolve(), AccountStatus).status == "deactivated"
+
+
+def test_a_hidden_account_whose_own_host_sends_its_commits_is_asked_about_once_a_minute() -> None:
+    desk = Desk()
+    desk.account.active, desk.account.status = False, "deactivated"
+    desk.receive(desk.account.account_frame(1))  # says a relay
+    assert reasons(desk.receive(desk.draft())) == [("Drop", "account-inactive")]
+    assert reasons(desk.receive(desk.draft(), "https://other.example.com")) == [("Drop", "account-inactive")]
+    drop, question = desk.receive(desk.draft(), desk.account.pds)
+    assert isinstance(drop, Drop) and question == ConfirmStatus(desk.did)
+    for _ in range(50):
+        assert reasons(desk.receive(desk.draft(), desk.account.pds)) == [("Drop", "account-inactive")]
+        desk.now += SECOND
+    assert desk.engine.tick(desk.now) == []
+    desk.now += MINUTE
+    assert desk.engine.tick(desk.now) == [ConfirmStatus(desk.did)]
+    assert desk.engine.tick(desk.now) == []
+    status, resync = desk.engine.account_confirmed(desk.did, desk.now, active=True, status=None)
+    assert isinstance(status, AccountStatus) and status.active
+    assert desk.resynced(resync) == []
+    assert applied(desk.receive(desk.draft(), desk.account.pds)) == [f"r{desk.count}"]
 
 
 def test_a_host_that_hid_an_account_before_it_moved_has_not_the_last_word() -> None:

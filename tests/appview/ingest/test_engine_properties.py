@@ -10,6 +10,7 @@ be as of their own revs; and once the faults are over, what it holds now.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import settings
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appview.identity.documents import Identity, read_document
 from appview.identity.errors import InvalidDocument
+from appview.identity.resolver import Dated
 from appview.ingest import tracked
 from appview.ingest.claims import MAX_AHEAD, MAX_WAITING, ClaimEvent
 from appview.ingest.commands import (
@@ -25,6 +27,7 @@ from appview.ingest.commands import (
     Apply,
     ApplyRecord,
     Command,
+    Compare,
     ConfirmStatus,
     Drop,
     FetchIdentity,
@@ -39,7 +42,8 @@ from appview.ingest.commits import ProvenRecord
 from appview.ingest.engine import Engine
 from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import parse_frame
-from appview.ingest.refreshes import REFRESH_INTERVAL, SECOND
+from appview.ingest.pace import MINUTE, SECOND
+from appview.ingest.refreshes import REFRESH_INTERVAL
 from appview.ingest.sieve import concerns
 from appview.ingest.snapshots import prove_repo
 from appview.ingest.waiting import MAX_WAITING_TOTAL
@@ -55,6 +59,16 @@ if TYPE_CHECKING:
 MEMORY = "garden.engram.memory"
 POST = "app.bsky.feed.post"
 ACCOUNTS = 2
+# What anybody may do to a message, and what a relay may do to a true one (and a newer document not mend).
+FORGERIES = ("wrong-key", "too-big", "truncated-car", "bad-record-hash", "garbage-car", "high-s", "empty-car")
+DAMAGES = (
+    "too-big",
+    "truncated-car",
+    "bad-record-hash",
+    "garbage-car",
+    "missing-record",
+    "op-for-other-path",
+)
 HEAVY_OPS = 2  # so that commits of three and four operations wait for a turn
 
 which = st.integers(0, ACCOUNTS - 1)
@@ -77,10 +91,14 @@ class World(RuleBasedStateMachine):
         self.ahead: dict[str, dict[str, str]] = {account.did: {} for account in self.accounts}  # path to rev
         self.hidden: set[str] = set()
         self.fetches: list[FetchIdentity] = []
+        self.read: dict[str, list[Dated]] = {account.did: [] for account in self.accounts}  # by anybody
+        self.compares: list[Did] = []
+        self.questions: dict[str, list[int]] = {account.did: [] for account in self.accounts}
         self.resyncs: list[tuple[Resync, bytes | None]] = []  # with the repo, once it was fetched
         self.proofs: list[Prove] = []
         self.turns: list[Did] = []
         self.sent: list[bytes] = []
+        self.damaged: dict[str, str] = {}  # the last rev of each repo whose commit arrived damaged
 
         self.heavy_ops, tracked.HEAVY_OPS = tracked.HEAVY_OPS, HEAVY_OPS  # type: ignore[misc]
 
@@ -121,7 +139,7 @@ class World(RuleBasedStateMachine):
         try:
             event = parse_frame(frame)
         except MalformedFrame as error:
-            self.carry_out(self.engine.malformed(error.did, str(error)))
+            self.carry_out(self.engine.malformed(error.did, str(error), self.now))
             return
         assert event is not None
         self.carry_out(self.engine.receive(event, self.now))
@@ -138,8 +156,25 @@ class World(RuleBasedStateMachine):
     def commit_that_is_corrupted(self, who: int, plan: list[tuple[str, int, int]], name: str) -> None:
         plan = [(MEMORY, 100 + len(self.sent), 1), *plan]
         draft = self.drafted(self.accounts[who], plan)
+        rev = self.accounts[who].rev
         CORRUPTIONS[name](draft)
+        state = self.engine.state(Did(self.accounts[who].did))
         self.deliver(draft.frame(1))
+        if name in DAMAGES and state is not None and state.active and rev is not None:
+            self.damaged[self.accounts[who].did] = rev
+
+    @rule(who=which, name=st.sampled_from(sorted(FORGERIES)), times=st.sampled_from([1, 5]))
+    def forge(self, who: int, name: str, times: int) -> None:
+        """Say something in an account's name: nothing moves by it."""
+        did = Did(self.accounts[who].did)
+        before = self.engine.state(did)
+        for _ in range(times):
+            draft = Account(did=self.accounts[who].did).create(MEMORY, "forged", {"text": "forged"})
+            CORRUPTIONS[name](draft)
+            self.deliver(draft.frame(1))
+        after = self.engine.state(did)
+        assert before is not None and after is not None
+        assert replace(after, undecided=before.undecided) == before, "invariant 5: it moves no state"
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
@@ -204,7 +239,7 @@ class World(RuleBasedStateMachine):
             rev = sorted(held)[-1 - min(lag, len(held) - 1)]  # a host may be behind
             cid = held[rev].get(f"{command.collection}/{command.rkey}")
             proof = ProvenRecord(command.did, rev, cid, None if cid is None else b"")
-        self.carry_out(self.engine.proven(command.did, command.collection, command.rkey, proof))
+        self.carry_out(self.engine.proven(command.did, command.collection, command.rkey, proof, self.now))
 
     def expected(self, did: Did, rev: str) -> dict[str, bytes]:
         """Give what a repo held at a rev, with what was proven ahead of that."""
@@ -254,6 +289,11 @@ class World(RuleBasedStateMachine):
                         self.served[record.did][path] = record.cid
                 case Prove():
                     self.proofs.append(command)
+                case Compare():
+                    asked = self.questions[command.did]
+                    assert not asked or self.now - asked[-1] >= MINUTE, "invariant 5: one question a minute"
+                    asked.append(self.now)
+                    self.compares.append(command.did)
                 case FetchIdentity():
                     self.fetches.append(command)
                 case Resync():
@@ -278,12 +318,37 @@ class World(RuleBasedStateMachine):
         did = self.turns.pop(0)
         self.carry_out(self.engine.turn(did, self.now))
 
+    @rule(who=which)
+    def somebody_else_reads_the_document(self, who: int) -> None:
+        did = Did(self.accounts[who].did)
+        self.read[did].append(Dated(self.identity(did), self.now))
+
     @precondition(lambda self: self.fetches)
-    @rule(fails=st.booleans())
-    def answer_identity(self, fails: bool) -> None:
+    @rule(fails=st.booleans(), old=st.booleans())
+    def answer_identity(self, fails: bool, old: bool = False) -> None:
         did = self.fetches.pop(0).did
-        outcome = InvalidDocument("not today") if fails else self.identity(did)
+        outcome: Dated | Exception = Dated(self.identity(did), self.now)
+        if fails:
+            outcome = InvalidDocument("not today")
+        elif old and self.read[did] and self.now - self.read[did][-1].asked_at < REFRESH_INTERVAL:
+            outcome = self.read[did][-1]
         self.carry_out(self.engine.identity_resolved(did, outcome, self.now))
+
+    @precondition(lambda self: self.compares)
+    @rule(on_its_way=st.booleans())
+    def compare_with_the_host(self, on_its_way: bool = False) -> None:
+        did = self.compares.pop(0)
+        doubt, rev = self.engine.doubted(did), self.names[did].rev
+        if on_its_way:  # while the answer is, something else is lost
+            self.commit_that_is_corrupted(self.accounts.index(self.names[did]), [], "truncated-car")
+        state = self.engine.state(did)
+        if state is None or not state.active:
+            return
+        if state.rev is not None and rev is not None and state.rev >= rev:
+            self.engine.trust(did, doubt)
+        else:
+            self.engine.trust(did, self.engine.doubted(did))
+            self.carry_out(self.engine.desynchronize(did, "gap"))
 
     @precondition(lambda self: any(repo is None for _, repo in self.resyncs))
     @rule()
@@ -380,6 +445,15 @@ class World(RuleBasedStateMachine):
             account.active, account.status = True, None
             self.deliver(account.account_frame(1))
         self.settle()
+        for did in self.names:  # before an honest commit shows every gap
+            state = self.engine.state(did)
+            assert state is not None
+            is_early = did in self.engine._early  # a rev of next year is doubted for as long
+            assert is_early or not state.undecided, "nothing is doubted for ever"
+        for did, lost in self.damaged.items():
+            state = self.engine.state(Did(did))
+            assert state is not None and state.rev is not None
+            assert state.rev >= lost, "invariant 5: a true commit that arrived damaged is made good"
         for account in self.accounts:
             self.deliver(self.drafted(account, [(MEMORY, 1_000, 1)]).frame(1))
         self.settle()
@@ -393,8 +467,10 @@ class World(RuleBasedStateMachine):
 
     def settle(self) -> None:
         for _ in range(60):
-            while self.fetches or self.proofs or self.turns:
-                if self.fetches:
+            while self.fetches or self.proofs or self.turns or self.compares:
+                if self.compares:
+                    self.compare_with_the_host(on_its_way=False)
+                elif self.fetches:
                     self.answer_identity(fails=False)
                 elif self.proofs:
                     self.answer_proof(fails=False)

@@ -15,7 +15,8 @@ import pytest
 from appview.http.errors import FetchError
 from appview.ingest.commands import AccountStatus, ConfirmStatus, Drop, FetchIdentity, Purge, Resync
 from appview.ingest.engine import Engine
-from appview.ingest.refreshes import MAX_IDENTITY_RETRY, REFRESH_INTERVAL, SECOND
+from appview.ingest.pace import SECOND
+from appview.ingest.refreshes import MAX_IDENTITY_RETRY, REFRESH_INTERVAL
 from appview.ingest.waiting import MAX_ASIDE_BYTES, MAX_ASIDE_EVENTS
 from lexicons.syntax import Did
 from tests.appview.ingest.test_engine import Desk, applied, only, reasons
@@ -111,9 +112,13 @@ def test_a_forged_commit_does_not_hold_up_true_ones_while_the_directory_is_away(
 
 def test_unreadable_messages_of_another_host_have_nothing_fetched() -> None:
     desk = Desk()
-    assert reasons(desk.engine.malformed(desk.did, "?", OTHER)) == [("Drop", "wrong-host")]
+    drop, look = desk.engine.malformed(desk.did, "?", desk.now, OTHER)
+    assert isinstance(drop, Drop) and drop.reason == "wrong-host"
+    assert isinstance(look, FetchIdentity)
+    assert reasons(desk.engine.malformed(desk.did, "?", desk.now, OTHER)) == [("Drop", "wrong-host")]
+    assert desk.resolve() == []
     assert desk.sync == "synchronized"
-    assert reasons(desk.engine.malformed(desk.did, "?", OWN))[1] == ("Resync", "malformed-frame")
+    assert reasons(desk.engine.malformed(desk.did, "?", desk.now, OWN))[1] == ("Resync", "malformed-frame")
 
 
 def test_what_another_host_sends_while_a_repo_is_fetched_takes_no_room_from_its_own() -> None:

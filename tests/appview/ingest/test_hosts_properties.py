@@ -1,7 +1,8 @@
 """What holds of an account whatever other hosts say of it, under histories that hypothesis makes up.
 
 Its own host commits, rotates keys, hides it and shows it again; another host sends identities, statuses,
-commits and rubbish in its name; the directory answers late, or not at all; the clock jumps.
+commits and rubbish in its name, a relay commits that cannot be used; the directory answers late, with what it
+told somebody else before, or not at all; the clock jumps.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appview.http.errors import FetchError
 from appview.identity.documents import read_document
+from appview.identity.resolver import Dated
 from appview.ingest.commands import (
     AccountStatus,
     Apply,
+    Compare,
     FetchIdentity,
     Purge,
     RepoState,
@@ -25,7 +28,8 @@ from appview.ingest.commands import (
 )
 from appview.ingest.engine import Engine
 from appview.ingest.frames import parse_frame
-from appview.ingest.refreshes import MAX_IDENTITY_RETRY, REFRESH_INTERVAL, SECOND
+from appview.ingest.pace import MINUTE, SECOND
+from appview.ingest.refreshes import MAX_IDENTITY_RETRY, REFRESH_INTERVAL
 from appview.ingest.waiting import MAX_ASIDE_BYTES, MAX_ASIDE_EVENTS
 from lexicons.syntax import Did
 from tests.conftest import EXAMPLES
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
 MEMORY = "garden.engram.memory"
 OWN, OTHER = "https://pds.example.com", "https://other.example.com"
-FOREIGN = ("identity", "active", "deactivated", "deleted", "commit", "rubbish")
+FOREIGN = ("identity", "active", "deactivated", "deleted", "commit", "rubbish", "garbage", "noise")
 
 
 class Hosts(RuleBasedStateMachine):
@@ -52,6 +56,9 @@ class Hosts(RuleBasedStateMachine):
         self.count = 0
         self.asked: list[FetchIdentity] = []
         self.looks: list[int] = []  # true times of forced looks since the clock last jumped
+        self.read: Dated | None = None  # what the directory told somebody else
+        self.compares: list[int] = []  # true times of questions since the clock last jumped
+        self.to_compare = 0
         self.resyncs: list[Resync] = []
         self.told = False  # its own host has said something that a document is waited for
         self.applied = 0
@@ -69,8 +76,8 @@ class Hosts(RuleBasedStateMachine):
         self.carry_out(self.engine.identity_resolved(self.did, self.identity, self.now))
 
     @property
-    def identity(self) -> object:
-        return read_document(self.did, self.account.document())
+    def identity(self) -> Dated:
+        return Dated(read_document(self.did, self.account.document()), self.now)
 
     def draft(self) -> Draft:
         self.count += 1
@@ -83,6 +90,9 @@ class Hosts(RuleBasedStateMachine):
                     self.asked.append(command)
                     if command.force:
                         self.looks.append(self.elapsed)
+                case Compare():
+                    self.to_compare += 1
+                    self.compares.append(self.elapsed)
                 case Resync():
                     self.resyncs.append(command)
                 case AccountStatus():
@@ -92,7 +102,7 @@ class Hosts(RuleBasedStateMachine):
                 case Purge():
                     raise AssertionError("invariant 8: its own host ended nothing")
 
-    def send(self, frame: bytes, host: str) -> None:
+    def send(self, frame: bytes, host: str | None) -> None:
         event = parse_frame(frame)
         assert event is not None
         self.carry_out(self.engine.receive(event, self.now, host))
@@ -123,7 +133,13 @@ class Hosts(RuleBasedStateMachine):
                     CORRUPTIONS["wrong-key"](draft)
                     self.send(draft.frame(1), OTHER)
                 case "rubbish":
-                    self.carry_out(self.engine.malformed(self.did, "rubbish", OTHER))
+                    self.carry_out(self.engine.malformed(self.did, "rubbish", self.now, OTHER))
+                case "noise":
+                    self.carry_out(self.engine.malformed(self.did, "noise", self.now))
+                case "garbage":
+                    draft = Account(did=self.account.did).create(MEMORY, "evil", {"text": "evil"})
+                    CORRUPTIONS["garbage-car"](draft)
+                    self.send(draft.frame(1), None)
                 case _:
                     truth = self.account.active, self.account.status
                     active = what == "active"
@@ -155,14 +171,31 @@ class Hosts(RuleBasedStateMachine):
             assert not self.shown, "invariant 8: what its own host hides is hidden at once"
 
     @precondition(lambda self: self.asked)
-    @rule(fails=st.booleans())
-    def answer(self, fails: bool) -> None:
+    @rule(fails=st.booleans(), old=st.booleans())
+    def answer(self, fails: bool, old: bool = False) -> None:
         self.asked.pop(0)
         outcome = FetchError("away") if fails else self.identity
-        self.carry_out(self.engine.identity_resolved(self.did, outcome, self.now))  # type: ignore[arg-type]
+        if not fails and old and self.read is not None and 0 <= self.now - self.read.asked_at < MINUTE:
+            outcome = self.read
+        self.carry_out(self.engine.identity_resolved(self.did, outcome, self.now))
         repo = self.engine._repos[self.did]
         if not fails and not repo.awaits_identity and not self.engine._refreshes.is_owed(repo):
             self.told = repo.key != read_document(self.did, self.account.document()).key
+
+    @rule()
+    def somebody_else_reads_the_document(self) -> None:
+        self.read = self.identity
+
+    @precondition(lambda self: self.to_compare)
+    @rule()
+    def compare(self) -> None:
+        self.to_compare -= 1
+        state = self.engine.state(self.did)
+        assert state is not None
+        is_behind = state.active and state.rev != self.account.rev
+        self.engine.trust(self.did, self.engine.doubted(self.did))
+        if is_behind:
+            self.carry_out(self.engine.desynchronize(self.did, "gap"))
 
     @precondition(lambda self: self.resyncs)
     @rule()
@@ -182,6 +215,7 @@ class Hosts(RuleBasedStateMachine):
     def jump(self, hours: int) -> None:
         self.shift += hours * 3600 * SECOND
         self.looks.clear()
+        self.compares.clear()
         self.told = True  # revs of now may be in the future, and documents too old
 
     @invariant()
@@ -192,6 +226,11 @@ class Hosts(RuleBasedStateMachine):
             assert failed or later - earlier >= REFRESH_INTERVAL, "invariant 5: one look a minute"
         if failed:  # those after a failure have waits of their own
             self.looks.clear()
+
+    @invariant()
+    def questions_are_a_minute_apart(self) -> None:
+        for earlier, later in zip(self.compares, self.compares[1:], strict=False):
+            assert later - earlier >= MINUTE, "invariant 5: one question a minute"
 
     @invariant()
     def what_is_laid_aside_is_bounded(self) -> None:
@@ -208,6 +247,15 @@ class Hosts(RuleBasedStateMachine):
         if state is not None and self.account.active and not self.told:
             assert state.active, "invariant 8"
 
+    def settle(self) -> None:
+        while self.asked or self.resyncs or self.to_compare:
+            if self.asked:
+                self.answer(fails=False)
+            if self.to_compare:
+                self.compare()
+            if self.resyncs:
+                self.fetched()
+
     def teardown(self) -> None:
         """End the faults: everything is answered, the clock is right, and the repo goes on."""
         if not self.count:
@@ -218,17 +266,12 @@ class Hosts(RuleBasedStateMachine):
         for _ in range(20):
             self.elapsed += MAX_IDENTITY_RETRY
             self.carry_out(self.engine.tick(self.now))
-            while self.asked or self.resyncs:
-                if self.asked:
-                    self.answer(fails=False)
-                if self.resyncs:
-                    self.fetched()
+            self.settle()
+        state = self.engine.state(self.did)
+        assert state is not None and not state.undecided, "nothing is doubted for ever"
+        assert state.rev == self.account.rev, "what was lost is made good before the next commit shows it"
         self.send(self.draft().frame(1), OWN)
-        while self.asked or self.resyncs:
-            if self.asked:
-                self.answer(fails=False)
-            if self.resyncs:
-                self.fetched()
+        self.settle()
         state = self.engine.state(self.did)
         assert state is not None
         assert (state.active, state.sync, state.rev) == (True, "synchronized", self.account.rev)

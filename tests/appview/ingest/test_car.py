@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appview.ingest.car import MAX_BLOCK_BYTES, MAX_HEADER_BYTES, CarReader, read_car
 from appview.ingest.errors import Rejected
-from tests.network.synthetic.blocks import block_of, car, cid_of, encode, varint
+from tests.network.synthetic.blocks import CID, block_of, car, cid_of, encode, varint
 
 BLOCKS = [block_of({"n": number, "pad": bytes(number)}) for number in (1, 100, 5_000)]
 ROOT = BLOCKS[0][0]
@@ -90,6 +90,25 @@ def test_a_claimed_length_is_not_believed() -> None:
     assert reason(car([ROOT], []) + varint(MAX_BLOCK_BYTES + 36)) == "malformed-car"  # truncated, not too big
     assert reason(varint(MAX_HEADER_BYTES + 1)) == "malformed-car"
     assert reason(b"\xff" * 20) == "too-big"
+
+
+def test_a_header_may_have_4_kb() -> None:
+    def header(size: int) -> bytes:
+        block = encode({"version": 1, "roots": [CID(ROOT)], "pad": bytes(size)})
+        return varint(len(block)) + block
+
+    room = MAX_HEADER_BYTES - (len(header(1_000)) - 1_000 - 2)  # two bytes say how long it is
+    assert read_car(header(room)).roots == (ROOT,)
+    assert reason(header(room + 1)) == "malformed-car"
+
+
+def test_a_length_is_written_in_its_shortest_form_alone() -> None:
+    cid, block = BLOCKS[1]
+    section = cid + block
+    short = varint(len(section))
+    assert len(read_car(car([ROOT], []) + short + section).blocks) == 1
+    padded = short[:-1] + bytes([short[-1] | 0x80, 0])
+    assert reason(car([ROOT], []) + padded + section) == "malformed-car"
 
 
 def test_a_block_may_have_2_mb() -> None:

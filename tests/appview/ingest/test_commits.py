@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
 
 from appview.identity.keys import PublicKey
-from appview.ingest.commits import MAX_FUTURE, prove_commit, prove_record, prove_sync
+from appview.ingest.commits import MAX_COMMIT_BYTES, MAX_FUTURE, prove_commit, prove_record, prove_sync
 from appview.ingest.errors import MalformedFrame, Rejected
 from appview.ingest.frames import CommitEvent, SyncEvent, parse_frame
 from appview.ingest.mst import EMPTY_TREE
@@ -221,6 +222,43 @@ def test_a_sync_message_proves_where_the_repo_stands() -> None:
     assert (signed.did, signed.rev, signed.data) == (account.did, account.rev, account.data)
     with pytest.raises(Rejected, match="bad-signature"):
         prove_sync(event, key_of(Account()), NOW)
+
+
+def test_a_sync_message_names_the_rev_that_is_signed() -> None:
+    account = planted(5)
+    account.draft(rev=str(Tid.from_micros(NOW + 365 * 86_400_000_000)))
+    frozen = parse_frame(account.sync_frame(9))
+    assert isinstance(frozen, SyncEvent)
+    with pytest.raises(Rejected, match="future-rev"):
+        prove_sync(frozen, key_of(account), NOW)
+    disguised = dataclasses.replace(frozen, rev=str(Tid.from_micros(NOW)))
+    with pytest.raises(Rejected, match="rev-mismatch"):
+        prove_sync(disguised, key_of(account), NOW)
+
+
+def test_a_record_is_not_proven_as_of_a_rev_to_come() -> None:
+    account = planted(5)
+    account.draft(rev=str(Tid.from_micros(NOW + MAX_FUTURE)))
+    did, key, proof = Did(account.did), key_of(account), account.record_proof(f"{MEMORY}/0003")
+    assert prove_record(proof, did, MEMORY, "0003", key, NOW).rev == account.rev
+    with pytest.raises(Rejected, match="future-rev"):
+        prove_record(proof, did, MEMORY, "0003", key, NOW - 1)
+
+
+def test_a_commit_object_may_have_4_kb() -> None:
+    account = planted(1)
+    draft = account.draft()
+
+    def signed(size: int) -> CommitEvent:
+        draft.unsigned["pad"] = bytes(size)
+        draft.signature = account.key.sign(encode(draft.unsigned))
+        return event_of(draft)
+
+    signed(1_000)
+    room = MAX_COMMIT_BYTES - (len(draft.commit_block()[1]) - 1_000)
+    prove_commit(signed(room), key_of(account), NOW)
+    with pytest.raises(Rejected, match="bad-commit"):
+        prove_commit(signed(room + 1), key_of(account), NOW)
 
 
 def test_a_record_and_its_absence_are_proven() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from appview.ingest.errors import Rejected
 from appview.ingest.frames import RepoOp
 from appview.ingest.inversion import PartialTree, invert
-from appview.ingest.mst import EMPTY_TREE, decode_node, encode_node
+from appview.ingest.mst import EMPTY_NODE, EMPTY_TREE, decode_node, encode_node
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import cid_of
 from tests.shared_data import read_json
@@ -205,16 +205,59 @@ def test_a_tree_of_wrong_heights_is_refused() -> None:
         invert(root, blocks, [RepoOp("create", names[0], OTHER, None)])
 
 
-def test_keys_outside_their_parents_bounds_are_refused() -> None:
+def key_of_height(height: int, collection: str = "c") -> str:
+    return next(key for n in range(9_000) if trees.height(key := f"{collection}/{n:04}") == height)
+
+
+def put(blocks: dict[bytes, bytes], keys: list[str], children: list[bytes | None]) -> bytes:
+    cid, block = trees.encode_node(keys, [OTHER] * len(keys), children)
+    blocks[cid] = block
+    return cid
+
+
+@pytest.mark.parametrize(
+    ("stray", "before", "sought"), [("z", True, b"c/0000"), ("a", False, b"d/0000")], ids=["above", "below"]
+)
+def test_keys_outside_their_parents_bounds_are_refused(stray: str, before: bool, sought: bytes) -> None:
     blocks: dict[bytes, bytes] = {}
-    top = next(k for k in records(900) if trees.height(k) == 1)
-    high = next(k for n in range(900) if trees.height(k := f"z/{n}") == 0)
-    child, block = trees.encode_node([high], [OTHER], [None, None])
-    blocks[child] = block
-    root, block = trees.encode_node([top], [OTHER], [child, None])
-    blocks[root] = block
+    child = put(blocks, [key_of_height(0, stray)], [None, None])
+    root = put(blocks, [key_of_height(1)], [child, None] if before else [None, child])
     with pytest.raises(Rejected, match="ascend"):
-        PartialTree(root, blocks).find(b"c/0000")
+        PartialTree(root, blocks).find(sought)
+
+
+LOWEST = key_of_height(0)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        RepoOp("create", LOWEST, OTHER, None),  # joins what lies on both sides
+        RepoOp("delete", key_of_height(0, "a"), None, OTHER),  # goes in between
+        RepoOp("delete", key_of_height(2, "a"), None, OTHER),  # goes on top, and parts what is there
+        RepoOp("update", key_of_height(0, "a"), OTHER, OTHER),
+    ],
+    ids=["create", "delete", "delete-above", "update"],
+)
+def test_a_bomb_of_depth_in_a_proof_ends_at_the_lowest_height(op: RepoOp) -> None:
+    blocks: dict[bytes, bytes] = {}
+    chain = cid_of(b"nowhere")  # following it as far as it goes gives another error
+    for _ in range(5_000):
+        chain = put(blocks, [], [chain])
+    root = put(blocks, [LOWEST], [chain, chain])
+    with pytest.raises(Rejected, match="bad-node: a child below the lowest height"):
+        invert(root, blocks, [op])
+
+
+def test_a_proof_has_no_empty_node_inside_and_no_root_without_keys() -> None:
+    blocks = {EMPTY_TREE: EMPTY_NODE}
+    sought = key_of_height(0, "a").encode()
+    hollow = put(blocks, [key_of_height(1)], [EMPTY_TREE, None])
+    with pytest.raises(Rejected, match="bad-node: an empty node inside a tree"):
+        PartialTree(hollow, blocks).find(sought)
+    bare = put(blocks, [], [put(blocks, [LOWEST], [None, None])])
+    with pytest.raises(Rejected, match="bad-node: a root without keys"):
+        PartialTree(bare, blocks).find(sought)
 
 
 def test_a_record_with_the_cid_of_a_node_is_no_node() -> None:

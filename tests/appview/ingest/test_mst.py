@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import cbrrr
@@ -125,6 +126,7 @@ def test_the_empty_tree_has_no_records() -> None:
         node([], CID(b"\x12\x20" + bytes(32))),
         node([{"k": b"c/a", "p": 0, "v": CID(VALUE)}]),
         node([{"k": b"c/a", "p": 0, "v": CID(VALUE), "x": None}]),
+        node([entry(b"c/a") | {"x": None}]),
         node([entry(b"c/a") | {"t": 1}]),
         node([entry(b"c/a") | {"p": "0"}]),
         node([entry(b"c/a") | {"p": True}]),
@@ -152,6 +154,23 @@ def test_a_node_that_breaks_a_rule_is_refused(block: bytes) -> None:
     with pytest.raises(Rejected) as caught:
         decode_node(block)
     assert caught.value.reason == "bad-node"
+
+
+def test_a_node_that_is_a_crowd_is_not_decoded() -> None:
+    bomb = b"\xa2\x61e\x9a" + (500_000).to_bytes(4, "big") + b"\x80" * 500_000 + b"\x61l\xf6"
+    tracemalloc.start()
+    try:
+        with pytest.raises(Rejected, match="bad-node"):
+            decode_node(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000  # as values it takes 30 MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_node_that_is_as_full_as_can_be_is_no_crowd() -> None:
+    keys = [f"c/{number:03}".encode() for number in range(500)]
+    assert decode_node(encode_node(keys, [VALUE] * 500, [None] * 501)).keys == keys
+    assert decode_node(encode_node(keys, [VALUE] * 500, [VALUE] * 501)).keys == keys
 
 
 def test_a_key_may_have_1024_bytes() -> None:

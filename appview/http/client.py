@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractResolver
 
-MAX_REDIRECTS: Final = 3
+MAX_REDIRECTS: Final = 3  # ours, of one request
 CONNECT_SECONDS: Final = 10.0  # name, TCP and TLS together
 READ_SECONDS: Final = 30.0  # without a byte
 DOCUMENT_SECONDS: Final = 15.0  # a small answer, from start to end
@@ -121,7 +121,10 @@ class HttpClient:
         try:
             async with (
                 asyncio.timeout(seconds),
-                session.get(_parse(url), headers={"Accept": accept}, max_redirects=MAX_REDIRECTS) as response,
+                # aiohttp counts the redirect that it refuses.
+                session.get(
+                    _parse(url), headers={"Accept": accept}, max_redirects=MAX_REDIRECTS + 1
+                ) as response,
             ):
                 if not 200 <= response.status < 300:
                     raise await _status_error(response)

@@ -155,9 +155,25 @@ async def test_redirects_are_followed_up_to_the_limit() -> None:
         return web.Response(body=b"there")
 
     async with server(count_down) as url, HttpClient(allow_loopback=True) as client:
-        assert (await client.get(f"{url}/{MAX_REDIRECTS - 1}")).body == b"there"
+        assert (await client.get(f"{url}/{MAX_REDIRECTS}")).body == b"there"
         with pytest.raises(FetchError, match="TooManyRedirects"):
             await client.get(f"{url}/{MAX_REDIRECTS + 1}")
+
+
+async def test_a_proxy_that_the_machine_names_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=request.host.encode())
+
+    async def divert(_request: web.Request) -> web.StreamResponse:
+        raise AssertionError
+
+    async with server(answer) as url, server(divert) as proxy, HttpClient(allow_loopback=True) as client:
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert f"http://{(await client.get(url)).body.decode()}" == url
+        assert f"http://{(await client.post(url, {})).body.decode()}" == url
 
 
 @pytest.mark.parametrize("chunked", [False, True])

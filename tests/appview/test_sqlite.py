@@ -34,6 +34,21 @@ def count(connection: Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM things").fetchone()[0])
 
 
+@pytest.mark.parametrize("kind", ["read", "write"])
+async def test_a_connection_waits_for_the_disk_and_keeps_its_log_short(database: Database, kind: str) -> None:
+    def settings(connection: Connection) -> dict[str, int | str]:
+        names = ("journal_mode", "synchronous", "journal_size_limit", "foreign_keys", "trusted_schema")
+        return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
+
+    assert await getattr(database, kind)(settings) == {
+        "journal_mode": "wal",
+        "synchronous": 2,  # FULL: what was answered for survives a loss of power
+        "journal_size_limit": 64 * 1024 * 1024,
+        "foreign_keys": 1,
+        "trusted_schema": 0,
+    }
+
+
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("kind", ["read", "write"])
 async def test_a_statement_that_begins_after_the_cancelling_ends_too(

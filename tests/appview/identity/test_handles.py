@@ -123,6 +123,18 @@ async def test_on_a_development_network_the_pds_answers_for_test_handles(develop
         assert await handles.verified(stranger) is None
 
 
+async def test_only_so_many_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appview.identity.handles.MAX_ENTRIES", 3)
+    names = [Handle(f"{name}.garden.org") for name in ("a", "b", "c", "d")]
+    async with domain() as (served, handles):
+        served.txt = [f"did={ALICE}"]
+        for name in (*names, *names[1:]):
+            assert await handles.verified(identity(name)) == name
+        served.txt = []
+        assert await handles.verified(identity(names[-1])) == names[-1]
+        assert await handles.verified(identity(names[0])) is None
+
+
 async def test_an_answer_is_kept_for_a_while_and_a_failure_for_less() -> None:
     async with domain() as (served, handles):
         assert await handles.verified(identity()) is None

@@ -79,6 +79,21 @@ async def test_an_answer_is_kept_up_to_its_age(world: World) -> None:
     assert world.asked == 2
 
 
+async def test_only_so_many_answers_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appview.identity.resolver.MAX_ENTRIES", 10)
+    others = [Did(world.network.account().did) for _ in range(9)]
+    unknown = Did("did:plc:" + "a" * 24)
+    for did in (world.did, *others, world.did):
+        await world.resolver.resolve(did)
+    assert world.asked == 1
+    with pytest.raises(IdentityError):
+        await world.resolver.resolve(unknown)  # an answer as any other
+    assert await world.resolver.resolve(others[-1])
+    assert world.network.plc.requests[others[-1]] == 1
+    await world.resolver.resolve(world.did)
+    assert world.asked == 2
+
+
 async def test_a_clock_that_jumps_back_does_not_make_an_answer_immortal(world: World) -> None:
     await world.resolver.resolve(world.did)
     world.clock.micros -= 1_000_000

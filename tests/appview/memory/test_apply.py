@@ -347,3 +347,6 @@ async def test_a_removal_takes_its_turn_among_the_updates_of_an_author(store: Sp
     await store.apply([Removal(ALICE)])
     assert await texts(store) == ["stays"]
     assert await store.applied(ALICE) is None
+    await store.apply([before, Removal(ALICE)])  # both in one transaction
+    assert await texts(store) == ["stays"]
+    assert await store.applied(ALICE) is None

@@ -15,7 +15,7 @@ from appview.ingest.inversion import PartialTree, invert
 from appview.ingest.mst import EMPTY_NODE, EMPTY_TREE, decode_node, encode_node
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import cid_of
-from tests.shared_data import read_json
+from tests.shared_data import cases, read_json
 
 OTHER = cid_of(b"another record")
 
@@ -25,7 +25,9 @@ def cid(text: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "case", read_json("interop/atproto/firehose/commit-proof-fixtures.json"), ids=lambda case: case["comment"]
+    "case",
+    cases(lambda: read_json("interop/atproto/firehose/commit-proof-fixtures.json")),
+    ids=lambda case: case["comment"],
 )
 def test_the_official_proofs_invert(case: dict[str, Any]) -> None:
     value = cid(case["leafValue"])

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from appview.clock import now
+from appview.ingest.commands import Drop, Resync
+from appview.ingest.commits import MAX_FUTURE
+from appview.ingest.engine import EARLY_INTERVAL
+from appview.ingest.refreshes import SECOND
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
+from tests.appview.ingest.test_engine import Desk, only
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.world import World, memory, rkey
 from tests.network.synthetic import CORRUPTIONS, K256, Network, Write, tid
@@ -17,6 +22,7 @@ from tests.network.synthetic import CORRUPTIONS, K256, Network, Write, tid
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from appview.ingest.commands import Command
     from lexicons.spaces import SpaceUri
     from tests.network.synthetic import Account
 
@@ -99,6 +105,30 @@ async def test_a_rev_that_its_host_knows_nothing_of_is_forgotten_with_the_next_f
         await world.until_status(lambda status: status["repos"]["synchronized"] == 2)
         state = engine.state(Did(bob.did))
         assert state is not None and not state.undecided
+
+
+def test_revs_ahead_of_the_time_have_a_repo_looked_at_once_in_a_while() -> None:
+    desk = Desk()
+    rev, data = desk.account.rev, desk.account.data
+    assert rev is not None and data is not None
+
+    def soon() -> list[Command]:
+        """Receive a commit whose rev is right in a second, and let that go by."""
+        ahead = fork_of(desk.account).draft(_write("ahead"), rev=tid(desk.now + MAX_FUTURE + SECOND))
+        assert only(desk.receive(ahead), Drop).reason == "future-rev"
+        assert desk.engine.tick(desk.now) == []
+        desk.now += SECOND
+        return desk.engine.tick(desk.now)
+
+    (look,) = soon()
+    if isinstance(look, Resync):
+        desk.engine.resynced(desk.did, rev, data, desk.now, look.attempt)
+    looked_at = desk.now
+    assert soon() == []
+    desk.now = looked_at + EARLY_INTERVAL - 1
+    assert desk.engine.tick(desk.now) == []
+    desk.now += 1
+    assert len(desk.engine.tick(desk.now)) == 1
 
 
 async def test_a_host_that_is_away_for_an_hour_is_asked_until_it_is_back(

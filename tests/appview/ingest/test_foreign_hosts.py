@@ -55,6 +55,16 @@ def looks(desk: Desk, seconds: int, send: Callable[[], bytes], host: str | None)
     return count
 
 
+def test_what_waited_while_its_account_moved_is_not_applied_for_its_former_host() -> None:
+    desk = Desk()
+    desk.receive(desk.account.identity_frame(1), OWN)
+    assert desk.receive(desk.draft(), OWN) == []
+    desk.account.pds = OTHER
+    commands = desk.resolve()
+    assert ("Drop", "wrong-host") in reasons(commands)
+    assert "Apply" not in [name for name, _ in reasons(commands)]
+
+
 def test_a_storm_of_identities_from_another_host_delays_nothing() -> None:
     desk = Desk()
     assert looks(desk, 150, lambda: desk.account.identity_frame(1), OTHER) == 3

@@ -105,7 +105,9 @@ async def test_a_host_that_lost_an_account_of_which_nobody_says_so_costs_no_data
             world.ingest._backfill.want(Did(bob.did))
         await world.until_status(lambda _: world.network.pds[0].requests[GET_STATUS] > asked)
         await world.until_status(lambda status: status["repos"]["fetches"].get("failed: RepoInactive") == 1)
+        await world.ingest._committer.flush()
         assert await world.texts(space) == {"bob's"}
+        assert await status_of(world, bob) == "deactivated"
 
 
 async def test_a_return_that_was_missed_is_seen_at_the_next_start(world: World) -> None:

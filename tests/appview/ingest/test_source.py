@@ -31,11 +31,14 @@ class Collector:
 
     def __init__(self) -> None:
         self.items: list[Item] = []
+        self.offered = 0  # with those that wait for `open`
         self.open = asyncio.Event()
         self.open.set()
         self._news = asyncio.Event()
 
     async def emit(self, item: Item) -> None:
+        self.offered += 1
+        self._news.set()
         await self.open.wait()
         self.items.append(item)
         self._news.set()
@@ -193,6 +196,19 @@ async def test_a_slow_receiver_slows_reading(network: Network) -> None:
         collector.open.set()
         await collector.until(lambda: len(collector.items) == 40)
     assert collector.seqs == list(range(1, 41))
+
+
+async def test_what_the_receiver_has_not_taken_yet_is_not_passed_by(network: Network) -> None:
+    network.account()
+    async with following(network) as (firehose, collector):
+        await collector.until(lambda: len(collector.items) == 2)
+        collector.open.clear()
+        network.account()
+        await collector.until(lambda: collector.offered == 3)
+        assert firehose.position == 2
+        collector.open.set()
+        await collector.until(lambda: len(collector.items) == 4)
+        assert firehose.position == 4
 
 
 async def test_a_future_cursor_starts_over_and_says_so(network: Network) -> None:

@@ -18,6 +18,7 @@ from appview.clock import now
 from appview.control import Control
 from appview.identity import resolver
 from appview.ingest import accounts, refreshes
+from appview.ingest.prover import LOOKS
 from appview.source_lines import parse_source
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
@@ -232,6 +233,27 @@ async def test_a_claim_is_proven_before_it_is_served(sources: Sources) -> None:
         await world.until_texts(space, {"first", "second"})
         assert network.pds[0].requests[GET_RECORD] == asked + 1
         assert sources.jetstream.wanted[0] == [str(MEMORY), str(CONFIG)]
+
+
+@pytest.mark.parametrize("behind", [LOOKS - 1, LOOKS])
+async def test_a_host_that_is_behind_a_claim_is_asked_again_so_many_times(
+    sources: Sources, behind: int
+) -> None:
+    world, network = sources.world("a"), sources.network
+    alice, space = world.authority()
+    world.remember(alice, "first")
+    async with world.running(source=(sources.jetstream_line,)):
+        await world.until_texts(space, {"first"})
+        asked, key = network.pds[0].requests[GET_RECORD], rkey()
+        network.pds[0].proofs[alice.did] = [alice.record_proof(f"{MEMORY}/{key}")] * behind
+        network.create(alice, str(MEMORY), key, memory("second"))
+        if behind < LOOKS:
+            await world.until_texts(space, {"first", "second"})
+            assert "not-proven" not in world.ingest.status()["rejects"]
+        else:
+            await world.until_status(lambda status: status["rejects"].get("not-proven") == 1)
+            assert await world.texts(space) == {"first"}
+        assert network.pds[0].requests[GET_RECORD] == asked + LOOKS
 
 
 async def test_a_claim_that_is_a_lie_is_never_served_and_costs_a_few_questions(sources: Sources) -> None:

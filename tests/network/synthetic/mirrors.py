@@ -170,6 +170,11 @@ class Tap(Serving):
         for pds in network.pds:
             pds.firehose.listeners.append(self.read)
 
+    def forget(self) -> None:
+        """Lose what is to be sent, and count from one again."""
+        self._outboxes.clear()
+        self._ids = itertools.count(1)
+
     @property
     def unacknowledged(self) -> int:
         """How many messages are not acknowledged yet."""

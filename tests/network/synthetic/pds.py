@@ -171,9 +171,11 @@ class Pds(Serving):
         self.fail_with: int | None = None  # answer every method but the firehose with this status
         self.retry_after: str | None = None  # sent with `fail_with`
         self.export: dict[str, bytes] = {}  # DID -> what getRepo answers instead
+        self.proofs: dict[str, list[bytes]] = {}  # DID -> what getRecord answers instead, one after another
         self.gate: asyncio.Event | None = None  # getRepo sends what it read before once this is set
         self.declared_bytes: int | None = None  # what getRepo says that it will send
         self.trickle_seconds: float | None = None  # send getRepo one byte in this time
+        self.trickled: list[int] = []  # how many bytes of each request were sent so
         self.page_size = 500
         self.lacking: set[str] = set()  # methods that this server does not have
 
@@ -225,20 +227,26 @@ class Pds(Serving):
     async def _get_repo(self, request: web.Request) -> web.StreamResponse:
         did = request.query.get("did", "")
         refusal = self._refusal(request, did)
-        if refusal is not None:
-            return refusal
-        body = self.export[did] if did in self.export else self.accounts[did].export()
+        body = b""
+        if refusal is None:
+            body = self.export[did] if did in self.export else self.accounts[did].export()
         if self.gate is not None:
             await self.gate.wait()
+        if refusal is not None:
+            return refusal
         response = web.StreamResponse(headers={"Content-Type": "application/vnd.ipld.car"})
         if self.declared_bytes is not None:
             response.content_length = self.declared_bytes
         await response.prepare(request)
         step = 65_536 if self.trickle_seconds is None else 1
+        if self.trickle_seconds is not None:
+            self.trickled.append(0)
+        at = len(self.trickled) - 1
         with contextlib.suppress(ConnectionError):
             for start in range(0, len(body), step):
                 if self.trickle_seconds is not None:
                     await asyncio.sleep(self.trickle_seconds)
+                    self.trickled[at] += 1
                 await response.write(body[start : start + step])
             await response.write_eof()
         return response
@@ -252,7 +260,8 @@ class Pds(Serving):
         account = self.accounts[did]
         if account.head is None:
             return _error("RepoNotFound", "empty")
-        return web.Response(body=account.record_proof(path), content_type="application/vnd.ipld.car")
+        proof = self.proofs[did].pop(0) if self.proofs.get(did) else account.record_proof(path)
+        return web.Response(body=proof, content_type="application/vnd.ipld.car")
 
     async def _get_plain_record(self, request: web.Request) -> web.Response:
         did = request.query.get("repo", "")

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import struct
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,25 @@ class World:
         """Do what a change by the command line leads to."""
         async with self.ingest._pipeline.lock:
             await self.ingest._reconciler.reconcile()
+
+    @asynccontextmanager
+    async def disk_held(self, space: SpaceUri) -> AsyncIterator[None]:
+        """Let nothing be written into a space's file meanwhile, as if its disk took long."""
+        begun, ended = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def hold(_connection: object) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            ended.wait(60)
+
+        async with self.pool.use(space) as store:
+            holding = asyncio.create_task(store.database.write(hold))
+            try:
+                await begun.wait()
+                yield
+            finally:
+                ended.set()
+                await holding
 
     # What became of it
 

@@ -20,6 +20,7 @@ from appview.memory.pool import SpacePool
 from appview.memory.scope import EVERYTHING
 from appview.search.analysis import ANALYSIS
 from appview.settings import Settings
+from appview.source_lines import parse_source
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did, Tid
@@ -82,6 +83,7 @@ class World:
             allow_loopback=True,
         )
         self.clock: Clock = now
+        self.sources: tuple[str, ...] = ()
         self.control: Control
         self.access: Access
         self.pool: SpacePool
@@ -92,6 +94,7 @@ class World:
         """Run an ingest on the folder, to be stopped as `serve` stops it."""
         values = {name: getattr(self.settings, name) for name in self.settings.__dataclass_fields__}
         chosen = Settings(**(values | settings))
+        self.sources = chosen.source
         async with AsyncExitStack() as stack:
             executor = stack.enter_context(ThreadPoolExecutor(4))
             self.control = await Control.open(chosen.control_file, executor)
@@ -232,9 +235,16 @@ class World:
         await self.until(true)
 
     async def until_connected(self) -> None:
-        """Wait until all sources are: accounts that are made then begin before anybody follows them, so what
-        their creation says of them uses up no look at their documents."""
+        """Wait until all sources are, and the lists of accounts at their end: accounts that are made then
+        begin before anybody follows them, so what their creation says of them uses up no look at their
+        documents."""
         await self.until_status(lambda status: all(each["connected"] for each in status["sources"].values()))
+
+        async def listed() -> bool:
+            lists = [await self.control.lists.get(parse_source(line).discover or "") for line in self.sources]
+            return all(state is not None and state.finished_at is not None for state in lists)
+
+        await self.until(listed)
 
     async def until_declared(self, space: SpaceUri) -> None:
         """Wait until a space is there, and its authority's repo in it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from appview.access.defaults import NewSpace
 from appview.access.enforcer import Enforcer
-from appview.access.policy import Policy
+from appview.access.policy import Authors, Policy
 from appview.access.rules import RULE_KINDS, Grant, Permission, Statement, to_rules
 from appview.access.subjects import MEMBER, Account, Action, Subject
 from appview.access.withheld import Rules, Withheld
@@ -122,19 +122,25 @@ class Access:
     def write_scopes(self, space: SpaceUri) -> Callable[[str], Scope]:
         """Give a function that tells what an author may write over in a space, by the rules of this moment;
         it may be called on any thread."""
-        policy = self._policy
+        return self.authors(space).of
 
-        def scope(author: str) -> Scope:
-            return policy.scope(Account(Did(author)), space, "write")
-
-        return scope
+    def authors(self, space: SpaceUri) -> Authors:
+        """Tell what accounts may write in a space, also those that no rule names."""
+        return self._policy.authors(space)
 
     def writers(self, space: SpaceUri) -> frozenset[Did]:
-        """Find the accounts named by rules, alone or in a role, that may write something in a space."""
+        """Find the accounts that rules name and that may write something in a space. Where everyone may
+        write there are others, of whom nobody knows who they are: see `authors`."""
         writers = self._writers.get(space)
         if writers is None:
             writers = self._writers[space] = self._policy.writers(space)
         return writers
+
+    def known_writers(self, space: SpaceUri, held: Iterable[str]) -> frozenset[Did]:
+        """Find who may write something in a space of those that rules name and of those that it holds
+        something of: DIDs, as `Control.authors` lists them."""
+        authors = self.authors(space)
+        return self.writers(space).union(Did(did) for did in held if not authors.of(did).is_nothing)
 
     def members(self, space: SpaceUri) -> list[Did]:
         """List the members of a space by DID: the accounts that rules name and that are members by any."""

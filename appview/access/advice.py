@@ -45,7 +45,7 @@ def advice(statement: Statement) -> str | None:
         return f"never counts: {reason}"
     if action == "write":
         if who == EVERYONE and allow:
-            return "counts for accounts that another rule names: nobody else's repo is followed"
+            return "an account that no rule names is followed from its next memory on, with all before it"
         stranger = isinstance(pattern, Attribute) and pattern.key == OWNER and isinstance(who, Account)
         if stranger and pattern != Attribute(OWNER, str(who)):
             return f"never counts: {OWN_RECORDS}"

@@ -15,13 +15,13 @@ from appview.access.errors import InvalidPolicy
 from appview.access.rules import Grant, Permission, Statement, parse_rule
 from appview.access.subjects import EVERYONE, Account, Action, Role, Subject
 from appview.memory.scope import NOTHING, Attribute, Pattern, Scope, Subtree
+from lexicons.syntax import Did
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from appview.control_rules import Rule
     from lexicons.spaces import SpaceUri
-    from lexicons.syntax import Did
 
 # Casbin's role manager follows 9 links from a subject (its limit of 10 counts the subject itself). One is
 # the subject's own, 8 are left between roles.
@@ -42,6 +42,18 @@ class _Given:
     space: SpaceUri | None
 
 
+@dataclass(frozen=True, slots=True)
+class Authors:
+    """What accounts may write in one space: each that a rule names, by its DID, and any of the `others`."""
+
+    named: Mapping[str, Scope]
+    others: Scope
+
+    def of(self, did: str) -> Scope:
+        """Tell what an account may write."""
+        return self.named.get(did, self.others)
+
+
 class Policy:
     """The rules of one version. Raises `InvalidRule` or `InvalidPolicy` where they cannot be followed."""
 
@@ -51,7 +63,7 @@ class Policy:
         self._roles: dict[tuple[Grantee, SpaceUri | None], tuple[Role, ...]] = {}
         self._grants: dict[SpaceUri | None, dict[Grant, None]] = {}
         self._named: dict[SpaceUri | None, Counter[Account]] = {}
-        self._authors: dict[SpaceUri, Mapping[Did, Scope]] = {}  # found out when asked for
+        self._authors: dict[SpaceUri, Authors] = {}  # found out when asked for
         self._update((), rules)
 
     def changed(self, removed: Iterable[Rule], added: Iterable[Rule]) -> Policy:
@@ -64,22 +76,21 @@ class Policy:
         policy._named = dict(self._named)
         policy._authors = {}
         changes = policy._update(removed, added)
-        for space, authors in self._authors.items():
+        for space, authors in list(self._authors.items()):  # another thread may be finding out more
             policy._carry_over(space, authors, [each for each in changes if each.space in (space, None)])
         return policy
 
-    def _carry_over(self, space: SpaceUri, authors: Mapping[Did, Scope], changes: list[Statement]) -> None:
+    def _carry_over(self, space: SpaceUri, authors: Authors, changes: list[Statement]) -> None:
         """Keep what an older policy has found out of a space's authors, but for those who are touched."""
         if any(isinstance(each.grantee, Role) and _is_about_writing(each) for each in changes):
             return
         touched = {each.grantee for each in changes if isinstance(each.grantee, Account)}
-        kept = dict(authors)
+        named = dict(authors.named)
         for account in touched:
-            kept.pop(account.did, None)
-            scope = self.scope(account, space, "write")
-            if not scope.is_nothing and account in self._accounts(space):
-                kept[account.did] = scope
-        self._authors[space] = kept
+            named.pop(account.did, None)
+            if account in self._accounts(space):
+                named[account.did] = self.scope(account, space, "write")
+        self._authors[space] = Authors(named, authors.others)
 
     def _update(self, removed: Iterable[Rule], added: Iterable[Rule]) -> list[Statement]:
         """Take rules away and add others; return them. Whatever an older policy shares is replaced, never
@@ -121,8 +132,8 @@ class Policy:
             _check_roles(self._grants)
         return [*gone, *read.values()]
 
-    def roles(self, subject: Subject, space: SpaceUri) -> frozenset[Role]:
-        """Find all roles that a subject has in a space, given and inherited."""
+    def roles(self, subject: Grantee, space: SpaceUri) -> frozenset[Role]:
+        """Find all roles that a subject, or a role, has in a space, given and inherited."""
         found: dict[Role, None] = {EVERYONE: None}
         waiting: list[Grantee] = [subject, EVERYONE]
         while waiting:
@@ -134,8 +145,8 @@ class Policy:
                         waiting.append(role)
         return frozenset(found)
 
-    def scope(self, subject: Subject, space: SpaceUri, action: Action) -> Scope:
-        """Compile what a subject may act on in a space."""
+    def scope(self, subject: Grantee, space: SpaceUri, action: Action) -> Scope:
+        """Compile what a subject, or whoever has a role and nothing else, may act on in a space."""
         permissions = list(self._relevant(subject, space, action))
         return _compact(
             {permission.pattern for permission in permissions if permission.allow},
@@ -153,15 +164,11 @@ class Policy:
         ]
         return [permission for permission in matching if not permission.allow] or matching
 
-    def authors(self, space: SpaceUri) -> Mapping[Did, Scope]:
-        """Tell what accounts may write in the space: those that rules name, alone or in a role, and that may
-        write something.
-
-        Where everyone may write, that is still only those that are named.
-        """
+    def authors(self, space: SpaceUri) -> Authors:
+        """Tell what accounts may write in the space, also those that no rule names."""
         found = self._authors.get(space)
         if found is None:
-            found = {}
+            named: dict[str, Scope] = {}
             by_roles: dict[tuple[tuple[Role, ...], ...], Scope] = {}  # most have no rules of their own
             for account in self._accounts(space):
                 if any(self._permissions.get((account, where, "write")) for where in (space, None)):
@@ -171,14 +178,14 @@ class Policy:
                     if roles not in by_roles:
                         by_roles[roles] = self.scope(account, space, "write")
                     scope = by_roles[roles]
-                if not scope.is_nothing:
-                    found[account.did] = scope
-            self._authors[space] = found
+                named[account.did] = scope
+            found = self._authors[space] = Authors(named, self.scope(EVERYONE, space, "write"))
         return found
 
     def writers(self, space: SpaceUri) -> frozenset[Did]:
-        """Find the accounts of `authors`."""
-        return frozenset(self.authors(space))
+        """Find the accounts that rules name and that may write something: of others, where everyone may
+        write, nobody knows who they are."""
+        return frozenset(Did(did) for did, scope in self.authors(space).named.items() if not scope.is_nothing)
 
     def holders(self, role: Role, space: SpaceUri) -> frozenset[Did]:
         """Find the accounts named by rules that have a role in a space, however they came by it."""
@@ -214,7 +221,7 @@ class Policy:
         """Name the accounts that rules of the space name."""
         return self._named.get(space, _NOBODY).keys() | self._named.get(None, _NOBODY).keys()
 
-    def _relevant(self, subject: Subject, space: SpaceUri, action: Action) -> Iterator[Permission]:
+    def _relevant(self, subject: Grantee, space: SpaceUri, action: Action) -> Iterator[Permission]:
         for grantee in (subject, *self.roles(subject, space)):
             for where in (space, None):
                 yield from self._permissions.get((grantee, where, action), ())

@@ -21,9 +21,9 @@ from appview.memory.scope import reads_attributes
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Iterable
 
-    from appview.access.policy import Policy
+    from appview.access.policy import Authors, Policy
     from appview.control import Control
     from appview.memory.scope import Scope
     from lexicons.spaces import SpaceUri
@@ -93,22 +93,31 @@ class Withheld:
         return False
 
     async def _look(self, space: SpaceUri, rules: Rules) -> tuple[frozenset[Did], bool]:
-        held = frozenset(await self._control.authors(space))
         now = rules.policy.authors(space)
-        authors = frozenset(Did(did) for did in held if did not in now) or _NOBODY
+        held = [] if _may_all(now) else await self._control.authors(space)
+        authors = frozenset(Did(did) for did in held if now.of(did).is_nothing) or _NOBODY
         shrunk = self.wake is not None and self._has_shrunk(held, now, space, rules)
         if self._rules is rules:
             self._known[space] = (authors, shrunk)
         return authors, shrunk
 
-    def _has_shrunk(
-        self, held: Collection[str], now: Mapping[Did, Scope], space: SpaceUri, rules: Rules
-    ) -> bool:
+    def _has_shrunk(self, held: Iterable[str], now: Authors, space: SpaceUri, rules: Rules) -> bool:
         """Tell whether the index may hold what an author wrote by a larger right than it has now."""
         if self._followed is not None and self._followed.version >= rules.version:
             return False
-        partly = {did: scope for did, scope in now.items() if not scope.is_everything and did in held}
+        partly = {did: scope for did in held if _is_part(scope := now.of(did))}
         if not partly or self._followed is None:
             return bool(partly)
         before = self._followed.policy.authors(space)
-        return any(before.get(did) != scope or reads_attributes(scope) for did, scope in partly.items())
+        # Most may write the same, and that is dear to compare where it is thousands of patterns.
+        changes = {(before.of(did), scope) for did, scope in partly.items()}
+        return any(old != new or reads_attributes(new) for old, new in changes)
+
+
+def _may_all(authors: Authors) -> bool:
+    """Tell whether every account may write everything: nobody's right is gone, or has shrunk."""
+    return authors.others.is_everything and all(each.is_everything for each in authors.named.values())
+
+
+def _is_part(scope: Scope) -> bool:
+    return not scope.is_everything and not scope.is_nothing

@@ -198,7 +198,7 @@ def test_policy_that_was_changed_is_the_policy_from_nothing(
 
     def said() -> tuple[object, ...]:
         scopes = {subject: known.scope(subject, SPACES[0], "read") for subject in SUBJECTS}
-        return dict(known.statements), scopes, {space: dict(known.authors(space)) for space in SPACES}
+        return dict(known.statements), scopes, {space: known.authors(space) for space in SPACES}
 
     before = said()
     changed = known.changed([rule for rule in rules if rule not in rules[:keep]], after)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-ALICE, BOB, CAROL = (Did("did:plc:" + letter * 24) for letter in "abc")
+ALICE, BOB, CAROL, DORA = (Did("did:plc:" + letter * 24) for letter in "abcd")
 SPACE, OTHER = SpaceUri.public(ALICE), SpaceUri.public(BOB)
 NOT_THERE = Permission(MEMBER, SPACE, Subtree("/a"), "write", allow=False)
 
@@ -94,6 +94,48 @@ async def test_once_the_index_holds_nothing_of_an_author_there_is_nothing_to_lea
     await control.delete_membership(SPACE, BOB)
     access.withheld.follow(access.rules)
     assert await access.withheld.authors(SPACE) == frozenset()
+
+
+class TestStrangers:
+    """No rule names Dora; what she may write is what everyone may."""
+
+    @pytest.fixture(autouse=True)
+    async def held(self, access: Access, control: Control) -> None:
+        await change(access, Permission(EVERYONE, SPACE, Subtree("/"), "write"))
+        await control.put_membership(SPACE, DORA, "synced")
+
+    async def test_are_left_out_once_nobody_may_write_any_more(self, access: Access) -> None:
+        assert await access.withheld.authors(SPACE) == frozenset()
+        await access.remove_member(SPACE, BOB, "test")  # a change that does not concern her, nor him
+        assert await access.withheld.authors(SPACE) == frozenset()
+        await access.change(
+            remove=[Permission(EVERYONE, SPACE, Subtree("/"), "write")], actor="test", action="test"
+        )
+        assert await access.withheld.authors(SPACE) == {BOB, DORA}
+
+    async def test_are_left_out_where_a_rule_names_one_to_deny_it(self, access: Access) -> None:
+        await change(access, Permission(Account(DORA), None, Subtree("/"), "write", allow=False))
+        assert await access.withheld.authors(SPACE) == {DORA}
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            Permission(EVERYONE, SPACE, Subtree("/a"), "write", allow=False),
+            Permission(EVERYONE, None, Attribute("k", "v"), "write", allow=False),
+            Permission(Account(DORA), SPACE, Subtree("/a"), "write", allow=False),
+        ],
+    )
+    async def test_are_waited_for_where_their_right_has_shrunk(
+        self, access: Access, rule: Permission
+    ) -> None:
+        access.withheld.wake = lambda: None
+        access.withheld.follow(access.rules)
+        await change(access, rule)
+        reader = asyncio.create_task(access.withheld.authors(SPACE))
+        await asyncio.wait([reader], timeout=0.05)
+        assert not reader.done()
+        access.withheld.follow(access.rules)
+        assert await reader == frozenset()
 
 
 class TestWaiting:
@@ -211,4 +253,5 @@ async def test_what_accounts_may_write_is_what_each_may(access: Access) -> None:
     policy = access.rules.policy
     for space in (SPACE, OTHER):
         scopes = {did: policy.scope(Account(did), space, "write") for did in (ALICE, BOB, CAROL)}
-        assert policy.authors(space) == {did: scope for did, scope in scopes.items() if not scope.is_nothing}
+        assert {did: policy.authors(space).of(did) for did in scopes} == scopes
+        assert policy.writers(space) == {did for did, scope in scopes.items() if not scope.is_nothing}

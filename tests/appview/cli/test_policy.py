@@ -283,7 +283,7 @@ class TestWarnings:
             ("p, anonymous, *, path:/*, write, allow", "never counts: what is indexed"),
             ("p, anonymous, *, path:/*, admin, allow", "never counts: only a known caller"),
             ("p, token:ci, *, path:/*, write, allow", "the holder of a token has none"),
-            ("p, role:everyone, *, path:/*, write, allow", "counts for accounts that another rule names"),
+            ("p, role:everyone, *, path:/*, write, allow", "an account that no rule names is followed"),
             (f"p, {BOB}, *, tag:owner={ALICE}, write, allow", "never counts: an account writes"),
             ("p, role:x, *, tag:k=v, admin, allow", "never counts: who governs has a path and all below"),
             ("p, role:x, *, path:/a, admin, allow", "never counts: who governs"),

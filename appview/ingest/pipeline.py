@@ -43,7 +43,7 @@ from lexicons.data import cid_from_text, cid_text
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from appview.clock import Clock
     from appview.identity.documents import Identity
@@ -109,7 +109,7 @@ class Pipeline:
         self.identity_changed: Callable[[Did], None] = lambda _did: None
         self.check_handle: Callable[[Identity], None] = lambda _identity: None
         self.ended: Callable[[Did], None] = lambda _did: None
-        self.stranger: Callable[[Did, CommitEvent | ClaimEvent], bool] = lambda _did, _event: False
+        self.stranger: Callable[[Did, CommitEvent | ClaimEvent], Awaitable[bool]]
         self._committer = committer
         self._declarations = declarations
         self._clock = clock
@@ -238,7 +238,7 @@ class Pipeline:
 
     async def _untracked(self, did: Did, event: CommitEvent | ClaimEvent) -> None:
         if not (_declares(event) and self._open_registration):
-            self.events["stranger" if self.stranger(did, event) else "not a writer"] += 1
+            self.events["stranger" if await self.stranger(did, event) else "not a writer"] += 1
         elif await self.consider(did):
             await self.carry_out(self.engine.receive(event, self._clock()))
 

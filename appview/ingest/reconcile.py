@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from appview.access.subjects import Account
 from appview.control import RepoRow
 from appview.errors import AppviewError, StoreError
 from appview.ingest.roster import Roster, build, mark
@@ -74,7 +73,7 @@ class Reconciler:
         self._repairs = repairs
         self._clock = clock
         self._named: frozenset[Did] = frozenset()  # whom rules name, and the authorities
-        self.strangers = Strangers(self._writable, clock)
+        self.strangers = Strangers(lambda: access.rules, clock)
         self._wanted = asyncio.Event()  # readers wait
         self.standings_changed: Callable[[], None] = lambda: None
         access.withheld.wake = self._wanted.set
@@ -161,10 +160,12 @@ class Reconciler:
         return marks
 
     def _writable(self, did: Did, space: SpaceUri) -> Scope:
-        return self._access.scope(Account(did), space, "write")
+        return self._access.authors(space).of(did)
 
-    def notice(self, did: Did, event: CommitEvent | ClaimEvent) -> bool:
+    async def notice(self, did: Did, event: CommitEvent | ClaimEvent) -> bool:
         """Have a stranger followed that has written where everyone may. The lock is held."""
+        with suppress(AppviewError):  # `run` tells of it; the rules of before stay in force
+            await self._access.refresh()
         refused = self.strangers.refused
         if not self.strangers.notice(did, event):
             if self.strangers.refused > refused:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from appview.access.access import Access
 from appview.access.rules import Permission
 from appview.access.subjects import EVERYONE
+from appview.access.subjects import Account as Rights
+from appview.control import Control
 from appview.ingest import backfill, strangers
 from appview.ingest.verification import Verifier
 from appview.memory.scope import Subtree
@@ -56,7 +60,7 @@ async def test_who_writes_where_everyone_may_is_followed_and_filled_whole(world:
         bob = world.network.account()
         for number in range(5):
             world.remember(bob, f"memory {number}")
-        await world.until_texts(space, {f"memory {number}" for number in range(5)})
+        await world.until_shown(space, {f"memory {number}" for number in range(5)})
         late = world.remember(bob, "from now on as any other")
         await world.until_mirrored(space, bob)
         world.network.delete(bob, str(MEMORY), late)
@@ -74,7 +78,7 @@ async def test_what_was_written_before_the_space_was_open_is_found_with_the_next
         await world.until_caught_up()
         assert not follows(world, bob)
         world.remember(bob, "after")
-        await world.until_texts(space, {"before", "after"})
+        await world.until_shown(space, {"before", "after"})
 
 
 async def test_who_is_followed_for_another_space_may_write_there_too(world: World) -> None:
@@ -84,9 +88,9 @@ async def test_who_is_followed_for_another_space_may_write_there_too(world: Worl
         bob = world.network.account()
         world.remember(bob, "bob's")
         await world.join(other, bob)
-        await world.until_texts(other, {"bob's"})
+        await world.until_shown(other, {"bob's"})
         _, space = await opened(world)
-        await world.until_texts(space, {"bob's"})
+        await world.until_shown(space, {"bob's"})
         world.remember(bob, "more")
         await world.until_mirrored(space, bob)
 
@@ -122,11 +126,44 @@ async def test_what_is_not_for_the_space_leads_to_nothing(
         assert (follows(world, bob), asked(world)) == (False, before), why
 
 
+async def test_what_is_written_after_a_rule_is_noticed_though_the_rule_is_not_followed_yet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appview.ingest.reconcile.POLL_SECONDS", 3600.0)
+    async with world.running():
+        _, space = world.authority()
+        await world.until_declared(space)
+        with ThreadPoolExecutor(1) as executor:  # as the command line does it
+            control = await Control.open(world.settings.control_file, executor)
+            access = await Access.open(control, world.clock)
+            await access.change([everyone(space)], actor="test", action="test")
+            await control.close()
+        bob = world.network.account()
+        world.remember(bob, "at once")
+        await world.until_status(lambda s: s["events"].get("stranger", 0) >= 1)
+        await world.reconcile()
+        await world.until_shown(space, {"at once"})
+
+
+async def test_who_has_written_in_vain_is_looked_at_again_by_other_rules(world: World) -> None:
+    async with world.running():
+        _, space = await opened(world, "/open")
+        bob = world.network.account()
+        world.remember(bob, "elsewhere", "/closed")
+        other = rkey()
+        world.network.create(bob, str(MEMORY), other, memory("not for long", "/open"))
+        world.network.delete(bob, str(MEMORY), other)
+        await until_forgotten(world, bob)
+        await world.access.change([everyone(space, "/closed")], actor="test", action="test")
+        world.remember(bob, "there", "/closed")
+        await world.until_shown(space, {"elsewhere", "there"})
+
+
 async def test_who_is_denied_is_not_followed(world: World) -> None:
     async with world.running():
         _, space = await opened(world)
         bob = world.network.account()
-        denied = Permission(strangers.Account(Did(bob.did)), space, Subtree("/"), "write", allow=False)
+        denied = Permission(Rights(Did(bob.did)), space, Subtree("/"), "write", allow=False)
         await world.access.change([denied], actor="test", action="test")
         await world.reconcile()
         world.remember(bob, "bob's")
@@ -148,7 +185,7 @@ async def test_a_claim_that_the_repo_does_not_bear_out_is_looked_at_once_in_a_wh
         await world.until_status(lambda s: s["events"].get("not a writer", 0) >= 1)
         await world.until_caught_up()
         assert (follows(world, bob), asked(world)) == (False, before + 1)
-        assert await world.texts(space) == set()
+        assert await world.shown(space) == set()
 
 
 async def test_what_a_stranger_writes_while_its_empty_repo_is_looked_at_counts(
@@ -166,7 +203,7 @@ async def test_what_a_stranger_writes_while_its_empty_repo_is_looked_at_counts(
         world.remember(bob, "meanwhile")
         await world.until_caught_up()
         walks.go(bob.did)
-        await world.until_texts(space, {"meanwhile"})
+        await world.until_shown(space, {"meanwhile"})
         world.remember(bob, "and on")
         await world.until_mirrored(space, bob)
 
@@ -202,10 +239,10 @@ async def test_a_right_of_everyone_that_is_taken_away_removes_what_came_by_it(wo
         bob, carol = world.network.account(), world.network.account()
         for account in (authority, bob, carol):
             world.remember(account, account.did)
-        await world.until_texts(space, {authority.did, bob.did, carol.did})
+        await world.until_shown(space, {authority.did, bob.did, carol.did})
         await world.join(space, carol)
         await world.access.change(remove=[everyone(space)], actor="test", action="test")
-        await world.until_texts(space, {authority.did, carol.did})
+        await world.until_shown(space, {authority.did, carol.did})
         await until_forgotten(world, bob)
         assert follows(world, carol)
 
@@ -219,7 +256,7 @@ async def test_so_many_strangers_are_followed_and_no_more(
         accounts = [world.network.account() for _ in range(4)]
         for account in accounts:
             world.remember(account, account.did)
-        await world.until_texts(space, {account.did for account in accounts[:2]})
+        await world.until_shown(space, {account.did for account in accounts[:2]})
         assert world.ingest._reconciler.strangers.refused == 2
 
 
@@ -234,7 +271,7 @@ async def test_a_crash_between_the_event_and_the_look_loses_nobody(
         await world.until_caught_up()
         assert not follows(world, bob)
     async with world.running():
-        await world.until_texts(space, {"bob's"})
+        await world.until_shown(space, {"bob's"})
 
 
 async def test_what_strangers_wrote_is_verified_as_that_of_members(world: World) -> None:

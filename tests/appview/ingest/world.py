@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from appview.access.access import Access
+from appview.access.errors import NotFollowed
 from appview.clock import now
 from appview.control import Control
 from appview.ingest.backoff import Backoff
@@ -188,15 +189,21 @@ class World:
 
     async def shown(self, space: SpaceUri) -> set[str]:
         """List the texts that a reader of everything is shown."""
+        withheld = await self.access.withheld.authors(space)
         async with self.pool.use(space) as store:
-            return {fact.text for fact in await store.list(store.visible(EVERYTHING), limit=100_000)}
+            return {
+                fact.text for fact in await store.list(store.visible(EVERYTHING, withheld), limit=100_000)
+            }
 
     async def until_shown(self, space: SpaceUri, texts: Iterable[str]) -> None:
         """Wait until a reader is shown exactly these texts."""
         wanted = set(texts)
 
         async def the_same() -> bool:
-            return await self.shown(space) == wanted
+            try:
+                return await self.shown(space) == wanted
+            except NotFollowed:
+                return False
 
         await self.until(the_same)
 

@@ -24,7 +24,7 @@ DifferenceKind = Literal[
     "not-indexed",  # left out though it fits
     "indexed",  # indexed though it does not fit
     "shown",  # of an account that is not active, and not hidden
-    "hidden",  # of an account that is active, and hidden
+    "hidden",  # here, of an active account that may write here, and not shown
 ]
 # What fetching the repo again puts right; for the others the file itself is wrong.
 BY_REPO: frozenset[DifferenceKind] = frozenset(

@@ -1,4 +1,5 @@
-"""Proving what is served: each author's repo is fetched, proven and compared with every space it feeds.
+"""Proving what is served: each author's repo is fetched, proven and compared with every space it feeds, and
+what a space holds with what readers of everything are shown.
 
 A server may be running meanwhile. So a difference counts only when it is still there after the server had
 time to come as far as the repo that was fetched, and after the repo was fetched once more.
@@ -10,13 +11,12 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from appview.access.subjects import Account
 from appview.errors import AppviewError, StoreError
 from appview.ingest.comparison import BY_REPO, Difference, compare
 from appview.ingest.errors import RepoInactive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from appview.access.access import Access
     from appview.clock import Clock
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from appview.memory.pool import SpacePool
     from appview.memory.store import SpaceStore
     from appview.memory.values import Change
+    from appview.memory.writer import Version
     from lexicons.spaces import SpaceUri
     from lexicons.syntax import Did
 
@@ -110,7 +111,7 @@ class Verifier:
                 group.create_task(one(did))
         result = []
         for row in rows:
-            strangers, findings = await self._inside(row.uri, frozenset(writers[row.uri]))
+            strangers, findings = await self._inside(row.uri, writers[row.uri])
             everyone = sorted([*reports[row.uri], *strangers], key=lambda report: report.did)
             result.append(SpaceReport(row.uri, tuple(everyone), findings))
         return result
@@ -137,13 +138,10 @@ class Verifier:
             if wrong is not None:
                 await self._control.ask_repair(report.space, wrong, now)
 
-    async def _writers(self, spaces: Iterable[SpaceUri]) -> dict[SpaceUri, set[Did]]:
+    async def _writers(self, spaces: Iterable[SpaceUri]) -> dict[SpaceUri, frozenset[Did]]:
         """Tell who may write to spaces: whom rules name, and who came because everyone may."""
-        writers = {space: set(self._access.writers(space)) for space in spaces}
-        for space, did in await self._control.memberships():
-            if space in writers and not self._access.scope(Account(did), space, "write").is_nothing:
-                writers[space].add(did)
-        return writers
+        known = self._access.known_writers
+        return {space: known(space, await self._control.authors(space)) for space in spaces}
 
     async def until_repaired(self, reports: Sequence[SpaceReport], seconds: float) -> bool:
         """Wait until what was asked for is done; false where it is not after so long."""
@@ -200,7 +198,7 @@ class Verifier:
             return False
 
     async def _routed(self, did: Did, rows: Sequence[SpaceRow]) -> RoutedRepo:
-        scopes = {row.uri: self._access.scope(Account(did), row.uri, "write") for row in rows}
+        scopes = {row.uri: self._access.authors(row.uri).of(did) for row in rows}
         async with self._fetcher.fetch(did) as repo:
             return await repo.route(scopes)
 
@@ -217,9 +215,9 @@ class Verifier:
                 else:
                     async with self._pool.use(row.uri) as store:
                         changes = await store.writable(updates[row.uri])
-                        found = compare(changes, await store.live(did), await store.versions(did), active)
-                        if await store.is_hidden(did):
-                            found.append(Difference("", "hidden"))
+                        indexed = await store.versions(did)
+                        found = compare(changes, await store.live(did), indexed, active)
+                        found += await self._unseen(store, did, indexed)
             except StoreError as error:
                 reports.append(AuthorReport(row.uri, did, "unreachable", rev, error=str(error)))
                 continue
@@ -227,6 +225,18 @@ class Verifier:
             count = len(changes)
             reports.append(AuthorReport(row.uri, did, state, rev, count, differences=tuple(found)))
         return reports
+
+    async def _unseen(self, store: SpaceStore, did: Did, indexed: Mapping[str, Version]) -> list[Difference]:
+        """Find what the file holds of one who may write here, and readers of everything are not shown."""
+        withheld = await self._access.withheld.authors(store.space)
+        if did in withheld or await store.is_hidden(did):
+            return [Difference("", "hidden")]
+        shown = await store.shown(did)
+        return [
+            Difference(rkey, "hidden", version.cid)
+            for rkey, version in sorted(indexed.items())
+            if rkey not in shown
+        ]
 
     async def _inactive(self, row: SpaceRow, did: Did, status: str) -> AuthorReport:
         async def is_shown(store: SpaceStore) -> bool:

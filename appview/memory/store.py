@@ -20,6 +20,7 @@ from appview.memory.hidden import hidden_authors, without
 from appview.memory.mend import mend, restore
 from appview.memory.paths import PathTree
 from appview.memory.rights import is_writable
+from appview.memory.scope import EVERYTHING
 from appview.memory.stored import authors_of, refresh_links, versions_of
 from appview.memory.strength import reinforce
 from appview.memory.superseding import STANDING, Superseding, mark
@@ -53,6 +54,7 @@ MIGRATIONS: Final = files("appview.memory") / "migrations"
 MAX_NARROWED: Final = 64  # ours, scopes that are remembered narrowed by what nobody is shown
 READERS: Final = 3  # connections a file: questions on two cores and one long read
 NO_FILTERS: Final = Filters()
+NO_LIMIT: Final = -1  # to SQLite
 log = structlog.get_logger("appview.memory")
 
 
@@ -158,6 +160,17 @@ class SpaceStore:
     async def is_hidden(self, author: Did) -> bool:
         """Tell whether readers are shown nothing of an author, as the file has it."""
         return author in await self.database.read(hidden_authors)
+
+    async def shown(self, author: Did) -> frozenset[str]:
+        """List the record keys of an author's memories that readers of everything are shown, as the file has
+        it."""
+
+        def work(connection: Connection) -> frozenset[str]:
+            scope = without(EVERYTHING, hidden_authors(connection))
+            found = reads.newest(connection, scope, Filters(author=author), NO_LIMIT, None)
+            return frozenset(fact.rkey for fact in found)
+
+        return await self.database.read(work)
 
     async def configure(self, config: Config | None) -> None:
         """Follow the space's config: judge all records again, build, promote or drop indexes."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from appview.access.rules import Permission
+from appview.access.subjects import EVERYONE
+from appview.access.withheld import Withheld
 from appview.cli import run
 from appview.folder import hold_folder
+from appview.memory.scope import Subtree
 from appview.memory.values import Delete, Put, RepoUpdate, Visibility
 from lexicons.ids import MEMORY
 from lexicons.spaces import SpaceUri
@@ -153,6 +157,11 @@ TAMPERED: dict[str, tuple[Callable[[Garden], Any], str, str]] = {
     ),
     "a stranger": (add_a_stranger, "stranger", "extra"),
     "wrongly hidden": (hide_one, "bob", "hidden"),
+    "at a path that is not there": (
+        execute("UPDATE facts SET path_id = 999 WHERE content = 'bob 1'"),
+        "bob",
+        "hidden",
+    ),
 }
 
 
@@ -218,6 +227,41 @@ async def test_an_account_whose_going_was_not_heard_is_hidden(garden: Garden, se
         code, document = await garden.verify("--repair")
         assert code == 0, document
         await garden.is_right()
+
+
+async def test_what_readers_are_not_shown_though_its_author_may_write_is_a_difference(
+    garden: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def too_many(_withheld: Withheld, _space: SpaceUri) -> frozenset[Did]:
+        return frozenset({Did(garden.bob.did)})
+
+    async with garden.planted(serving=False):
+        with monkeypatch.context() as patched:
+            patched.setattr(Withheld, "authors", too_many)
+            assert await garden.differences() == {garden.bob.did: ["hidden"]}
+        assert await garden.differences() == {}
+
+
+@pytest.mark.parametrize("serving", [True, False], ids=["serving", "stopped"])
+async def test_a_space_that_lost_its_file_has_its_strangers_again(garden: Garden, serving: bool) -> None:
+    async with garden.served():
+        await garden._grow()
+        everyone = Permission(EVERYONE, garden.space, Subtree("/"), "write")
+        await garden.access.change([everyone], actor="test", action="test")
+        carol = garden.network.account()
+        garden.remember(carol, "carol's")
+        await garden.until_mirrored(garden.space, carol)
+        await garden.until_settled()
+    path = garden.folder / "spaces"
+    for each in path.iterdir():
+        each.write_bytes(b"not a database" * 1000)
+    async with garden.served() if serving else nullcontext():
+        code, document = await garden.verify("--repair")
+        assert code == 0, document
+        await garden.is_right()
+        async with garden.store() as store:
+            assert await store.live(Did(carol.did)) == held(carol)
+            assert await store.shown(Did(carol.did)) == frozenset(held(carol))
 
 
 async def test_hosts_that_do_not_answer_are_no_proof(garden: Garden) -> None:

@@ -56,7 +56,8 @@ async def _gather(settings: Settings, control: Control, access: Access) -> dict[
                 if row.config is None or row.config.next is None
                 else row.config.next.to_record(),
                 "declaredAt": _instant(row.declared_at),
-                "writers": len(access.writers(row.uri)),
+                "writers": len(access.known_writers(row.uri, await control.authors(row.uri))),
+                "everyoneWrites": not access.authors(row.uri).others.is_nothing,
                 "pendingWriters": pending[row.uri],
                 "bytes": _size(settings.spaces_folder / space_file_name(row.uri)),
                 "problem": look_at(settings.spaces_folder / space_file_name(row.uri)),
@@ -106,6 +107,7 @@ def _lines(status: dict[str, Any]) -> Iterator[str]:
                 row["space"],
                 row["model"]["model"] if row["model"] else "no config record",
                 f"{row['writers']} writers"
+                + (", open to everyone" if row["everyoneWrites"] else "")
                 + (f" ({row['pendingWriters']} to fetch)" if row["pendingWriters"] else ""),
                 _amount(row["bytes"]),
             ]

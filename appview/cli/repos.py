@@ -59,13 +59,15 @@ def repo_info(settings: Settings, did: Did, as_json: bool) -> None:
     """Explain one account: its state, rev, records in each space, last error, next attempt."""
 
     async def work() -> dict[str, Any]:
-        async with opened(settings) as (control, _):
+        async with opened(settings) as (control, access):
             row = await control.repo(did)
             if row is None:
-                raise NotFound(f"{did} is not followed", hint="members and authorities of spaces are")
+                raise NotFound(f"{did} is not followed", hint="who writes to a space is, and its authority")
             filled = await control.memberships()
             spaces = {space: state for (space, member), state in filled.items() if member == did}
             held = [await _held(settings, space, did) | {"state": state} for space, state in spaces.items()]
+            for found in held:
+                found["hidden"] |= did in await access.withheld.authors(found["space"])
             return _row(row) | {"spaces": held}
 
     document = run_async(work())

@@ -45,6 +45,12 @@ def test_one_account_is_explained(running: CommandLine) -> None:
     assert "\x1b" not in out
 
 
+def test_who_may_not_write_any_more_is_hidden(running: CommandLine) -> None:
+    running("policy", "add", f"p, {BOB}, *, path:/*, write, deny")
+    (space,) = running("repos", "info", BOB, "--json").json["spaces"]
+    assert space["hidden"]
+
+
 def test_a_damaged_space_is_told(running: CommandLine) -> None:
     assert "not a database" in running("repos", "info", ALICE).out
 

@@ -73,6 +73,7 @@ def test_json_has_every_fact(running: CommandLine) -> None:
             "next": None,
             "declaredAt": "1970-01-01T00:00:01.000Z",
             "writers": 2,
+            "everyoneWrites": False,
             "pendingWriters": 1,
             "bytes": 1_234,
             "problem": "file is not a database",
@@ -89,6 +90,19 @@ def test_json_has_every_fact(running: CommandLine) -> None:
     assert document["bytes"]["spaces"] == 1_234
     assert document["bytes"]["control"] > 0
     assert (document["rules"], document["policyVersion"]) == (11, 3)
+
+
+def test_a_space_where_everyone_may_write_says_so_and_counts_who_does(running: CommandLine) -> None:
+    async def work() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            control = await Control.open(running.data / "control.db", executor)
+            await control.put_membership(SPACE, Did("did:web:stranger.example"), "synced")
+            await control.close()
+
+    asyncio.run(work())
+    assert f"  {SPACE}  hashing-64  2 writers (1 to fetch)" in running("status").out
+    running("policy", "add", f"p, role:everyone, {SPACE}, path:/open/*, write, allow")
+    assert f"  {SPACE}  hashing-64  3 writers, open to everyone (1 to fetch)" in running("status").out
 
 
 def test_lines_are_readable_and_drive_no_terminal(running: CommandLine) -> None:

@@ -290,9 +290,16 @@ class Control:
             (space, kind, now),
         )
 
-    async def begin_refill(self, space: SpaceUri) -> None:
-        """Note that every writer's repo is to fill the space again."""
-        await self._change("UPDATE memberships SET state = 'pending' WHERE space = ?", (space,))
+    async def begin_refill(self, space: SpaceUri, authors: Iterable[Did] | None = None) -> None:
+        """Note that the repos of authors, or of every writer, are to fill the space again."""
+        if authors is None:
+            await self._change("UPDATE memberships SET state = 'pending' WHERE space = ?", (space,))
+        else:
+            await self._change(
+                "UPDATE memberships SET state = 'pending' WHERE space = ?"
+                " AND did IN (SELECT value FROM json_each(?))",
+                (space, json.dumps(list(authors))),
+            )
 
     async def end_repair(self, space: SpaceUri) -> None:
         """Note that the space's file is in order."""

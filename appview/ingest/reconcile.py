@@ -12,6 +12,7 @@ they write (see `strangers`).
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.25  # how soon a change by the command line is seen
 STRANGERS_SECONDS: Final = 2.0  # from one look to the next for those who come uncalled, however many
 RETRY_SECONDS: Final = 5.0
+WITHDRAWN_AT_ONCE: Final = 500  # ours, authors a transaction
 
 log = structlog.get_logger(__name__)
 
@@ -135,14 +137,21 @@ class Reconciler:
                 await pipeline.follow(row)  # it seemed to declare a space when the program ended
             elif row.sync_state == "pending" and pipeline.rows[did].sync_state != "pending":
                 await self._compare(did)  # the command line asks for it
+        lacking: list[tuple[SpaceUri, Did]] = []
+        shrunk: defaultdict[tuple[SpaceUri, Scope], list[Did]] = defaultdict(list)
         for space, did in wanted:
             pair = (space, did)
             if filled.get(pair) == "synced" and filled_by[pair] == pipeline.marks[pair]:
                 continue
             scope = pipeline.roster.of(did)[space]
             if filled.get(pair) == "synced" or (pair in filled and before.of(did).get(space) != scope):
-                await self._withdraw(space, did, scope)
-            await self.fill(space, did, known_pair=pair in filled)
+                shrunk[space, scope].append(did)
+            lacking.append(pair)
+        for (space, scope), dids in shrunk.items():
+            for start in range(0, len(dids), WITHDRAWN_AT_ONCE):
+                await self._withdraw(space, dids[start : start + WITHDRAWN_AT_ONCE], scope)
+        for space, did in lacking:
+            await self.fill(space, did, known_pair=(space, did) in filled)
         for space, did in filled.keys() - wanted:
             if space in known:
                 await self._empty(space, did)
@@ -217,18 +226,18 @@ class Reconciler:
         self._pipeline.pending.begin(did, space, state.reached if state is not None else None)
         self._pipeline.wanted(did)
 
-    async def _withdraw(self, space: SpaceUri, did: Did, scope: Scope) -> None:
-        """Take out at once what an author may not write any more."""
+    async def _withdraw(self, space: SpaceUri, authors: Sequence[Did], scope: Scope) -> None:
+        """Take out at once what authors may not write any more, who may all write the same now."""
 
         async def work() -> None:
             gone = 0
             try:
                 async with self._pool.use(space) as store:
-                    gone = await store.withdraw(did, scope)
+                    gone = await store.withdraw(authors, scope)
             except StoreError as error:
                 await self._give_up(space, error)
-            await self._control.put_membership(space, did, "pending")
-            log.info("rights of an author change", space=space, author=did, withdrawn=gone)
+            await self._control.begin_refill(space, authors)
+            log.info("rights of authors change", space=space, authors=len(authors), withdrawn=gone)
 
         await self._committer.insist(work)
 

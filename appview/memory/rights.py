@@ -17,7 +17,7 @@ from appview.memory.values import Delete, Put
 from lexicons.memories import read_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from appview.memory.paths import PathTree
     from appview.memory.scope import Scope
@@ -50,21 +50,25 @@ def is_writable(tree: PathTree, author: str, change: Change, scope: Scope) -> bo
     return tags is None or covers(tree, scope, author, tags)
 
 
-def withdraw(writer: Writer, author: str, scope: Scope) -> int:
-    """Take out what is held of an author outside of `scope`, as if it were not in the repo; return how many
+def withdraw(writer: Writer, authors: Iterable[str], scope: Scope) -> int:
+    """Take out what is held of authors outside of `scope`, as if it were not in their repos; return how many
     records that were."""
     if scope.is_everything:
         return 0
     condition = render(scope)
     connection = writer.connection
+    dids = json.dumps(list(authors))
     gone = {
         (author, rkey)
-        for (rkey,) in connection.execute(
-            f"SELECT f.rkey FROM facts AS f WHERE {LIVE} AND f.author = ? AND NOT ({condition.sql})",  # noqa: S608
-            (author, *condition.params),
+        for author, rkey in connection.execute(
+            f"SELECT f.author, f.rkey FROM facts AS f WHERE {LIVE}"  # noqa: S608
+            f" AND f.author IN (SELECT value FROM json_each(?)) AND NOT ({condition.sql})",
+            (dids, *condition.params),
         )
     }
-    for rkey, tags in connection.execute("SELECT rkey, tags FROM skipped WHERE author = ?", (author,)):
+    for author, rkey, tags in connection.execute(
+        "SELECT author, rkey, tags FROM skipped WHERE author IN (SELECT value FROM json_each(?))", (dids,)
+    ):
         known = None if tags is None else json.loads(tags)
         if scope.is_nothing or (known is not None and not covers(writer.paths, scope, author, known)):
             gone.add((author, rkey))

@@ -216,9 +216,9 @@ class SpaceStore:
         await self._write(lambda writer: writer.erase_author(author))
         self._hidden -= {author}
 
-    async def withdraw(self, author: Did, scope: Scope) -> int:
-        """Take out what the space holds of an author outside of what it may write; count the records."""
-        return await self._write(lambda writer: rights.withdraw(writer, author, scope))
+    async def withdraw(self, authors: Collection[Did], scope: Scope) -> int:
+        """Take out what the space holds of authors outside of what each may write; count the records."""
+        return await self._write(lambda writer: rights.withdraw(writer, authors, scope))
 
     async def applied(self, author: Did) -> tuple[str, str | None] | None:
         """Read the rev and the data CID of what has been applied of an author's repo."""

@@ -71,7 +71,7 @@ async def test_a_file_holds_what_its_author_may_write(
             str(number) for number, (path, tags) in enumerate(made) if expected(scope, path, tags, given_tags)
         }
         before = await store.live(ALICE)
-        await store.withdraw(ALICE, scope)
+        await store.withdraw([ALICE], scope)
         assert (await store.live(ALICE)).keys() == before.keys() & held
         await store.apply([RepoUpdate(ALICE, rev(next(REVS)), puts, complete=True, scope=scope)])
         assert (await store.live(ALICE)).keys() == held
@@ -96,15 +96,15 @@ async def test_records_that_are_left_out_are_judged_too(store: SpaceStore) -> No
     refused = (refuse("x", tags=("/a/b",)), refuse("y", tags=("/c",)), refuse("z"))
     await store.apply([RepoUpdate(ALICE, rev(1), refused, scope=notes)])
     assert (await store.live(ALICE)).keys() == {"x", "z"}
-    assert await store.withdraw(ALICE, Scope(frozenset({Subtree("/a/c")}))) == 1
+    assert await store.withdraw([ALICE], Scope(frozenset({Subtree("/a/c")}))) == 1
     assert (await store.live(ALICE)).keys() == {"z"}
-    assert await store.withdraw(ALICE, NOTHING) == 1
-    assert await store.withdraw(ALICE, EVERYTHING) == 0
+    assert await store.withdraw([ALICE], NOTHING) == 1
+    assert await store.withdraw([ALICE], EVERYTHING) == 0
     assert await store.live(ALICE) == {}
 
 
 async def test_others_keep_what_they_have(store: SpaceStore) -> None:
     await store.configure(CONFIG)
     await store.apply([RepoUpdate(ALICE, rev(1), (put("x"),)), RepoUpdate(BOB, rev(1), (put("x"),))])
-    assert await store.withdraw(ALICE, NOTHING) == 1
+    assert await store.withdraw([ALICE], NOTHING) == 1
     assert [fact.author for fact in await store.list(EVERYTHING, limit=10)] == [BOB]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -46,6 +47,7 @@ READERS: Final = 2  # connections; reads here are short
 
 _REPO: Final = "did rev data status pds handle sync_state error attempts retry_at updated_at"
 _repo_values = attrgetter(*_REPO.split())
+_space_uri: Final = lru_cache(maxsize=1_024)(SpaceUri)  # thousands of rows name the same few
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +235,12 @@ class Control:
     async def memberships(self) -> dict[tuple[SpaceUri, Did], MembershipState]:
         """Tell which (space, author) pairs are to be filled, or have been, from the author's whole repo."""
         rows = await self._all("SELECT space, did, state FROM memberships")
-        return {(SpaceUri(row["space"]), Did(row["did"])): row["state"] for row in rows}
+        return {(_space_uri(row["space"]), Did(row["did"])): row["state"] for row in rows}
 
     async def marks(self) -> dict[tuple[SpaceUri, Did], str | None]:
         """Read, of the pairs that have been filled, the mark of what the author might write then."""
         rows = await self._all("SELECT space, did, mark FROM memberships WHERE state = 'synced'")
-        return {(SpaceUri(row["space"]), Did(row["did"])): row["mark"] for row in rows}
+        return {(_space_uri(row["space"]), Did(row["did"])): row["mark"] for row in rows}
 
     async def authors(self, space: SpaceUri) -> list[str]:
         """List the DIDs of whom a space may hold something: many, so as they are stored."""

@@ -144,13 +144,14 @@ class Backfill:
                     group.create_task(self._job(did, busy), name=f"repo of {did}")
                 later = [due for did, due in self._due.items() if did not in self._lane(did)]
                 wait = min([MAX_SLEEP, *(due.left(now, loop_now) for due in later)])
+                # Among thousands this takes long, and each that ends is news: others come in between.
+                await asyncio.sleep(asyncio.get_running_loop().time() - loop_now)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(wait, 0.0)):
                         await self._news.wait()
 
     def _lane(self, did: Did) -> set[Did]:
-        state = self._pipeline.engine.state(did)
-        return self._running if state is None or state.active else self._asking
+        return self._running if self._pipeline.engine.is_active(did) else self._asking
 
     async def _job(self, did: Did, busy: set[Did]) -> None:
         attempt, turn = self._pipeline.attempts.get(did, 0), self._pipeline.turns[did]

@@ -145,6 +145,11 @@ class Engine:
             repo.pds,
         )
 
+    def is_active(self, did: Did) -> bool:
+        """Tell whether an account is active, as far as is known."""
+        repo = self._repos.get(did)
+        return repo is None or repo.active
+
     @property
     def waiting(self) -> tuple[int, int]:
         """How many events wait, and their bytes."""

@@ -114,7 +114,7 @@ def render(status: Mapping[str, Any], sizes: Mapping[str, tuple[int, int]]) -> s
         inside = ",".join(
             f'{label}="{_escape(text)}"' for label, text in zip(metric.labels, labels, strict=True)
         )
-        lines.append(f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}")
+        lines.append((f"{name}{{{inside}}} " if inside else f"{name} ") + _number(value))
     return "\n".join(lines) + "\n"
 
 
@@ -132,7 +132,7 @@ def _samples(
         for source, each in sources:
             value = each.get(key)
             if value is not None:
-                yield name, (source,), value / SECOND if key == "last event" else float(value)
+                yield name, (source,), value / SECOND if key == "last event" else value
     queues: dict[str, tuple[int, int]] = {
         f"source {source}": (each["queued"], each["queued_bytes"])
         for source, each in sources
@@ -154,7 +154,7 @@ def _samples(
     yield from _counted("engram_repos", status["repos"]["states"])
     yield from _counted("engram_accounts", status["repos"]["accounts"])
     yield "engram_repos_to_fetch", (), status["repos"]["to fetch"]
-    yield "engram_write_failing", (), float(status["failing"] is not None)
+    yield "engram_write_failing", (), status["failing"] is not None
     analysis = status["analysis"]
     yield "engram_reanalysis_spaces", (), analysis["spaces"]
     yield from _counted(
@@ -169,6 +169,11 @@ def _samples(
 
 def _counted(name: str, counts: Mapping[str, int]) -> Iterable[tuple[str, tuple[str, ...], float]]:
     return [(name, (key,), value) for key, value in sorted(counts.items())]
+
+
+def _number(value: float) -> str:
+    """Write a number to its last digit, a truth as 1 or 0."""
+    return repr(int(value) if isinstance(value, int) else value)
 
 
 def _escape(text: str) -> str:

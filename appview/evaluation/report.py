@@ -119,7 +119,7 @@ def lines(written: Document) -> list[str]:
 
 def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {value:.15g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in values.items()
     )
 

@@ -74,9 +74,10 @@ async def test_a_running_ingest_gives_every_metric(network: Network, tmp_path: P
     assert found['engram_database_bytes{database="spaces"}'] > 0
 
 
-def test_hostile_text_stays_inside_its_label() -> None:
-    status: dict[str, Any] = {
-        "sources": {'wss://x"\n\\': {"connected": True, "reconnects": 0}},
+def told(**more: Any) -> dict[str, Any]:
+    """Give what an ingest tells of itself, little of everything but for what is given."""
+    return {
+        "sources": {},
         "events": {},
         "rejects": {},
         "records": {},
@@ -91,9 +92,34 @@ def test_hostile_text_stays_inside_its_label() -> None:
             "accounts": {},
         },
         "writing": {"updates": 0, "bytes": 0},
-        "failing": "disk full",
+        "failing": None,
         "analysis": {"spaces": 2, "space": "at://x", "done": 30, "memories": 50},
+        **more,
     }
+
+
+def test_large_numbers_keep_their_last_digit() -> None:
+    source = {
+        "connected": True,
+        "reconnects": 0,
+        "lag seconds": 1234.567891,
+        "lag seq": 98_765_432_109,
+        "last event": 1_796_043_125_123_456,
+    }
+    status = told(sources={"x": source}, events={"CommitEvent": 12_345_678})
+    text = render(status, {"control": (1_234_567_890_123, 7_654_321)})
+    found = values(text)
+    assert found['engram_source_last_event_timestamp_seconds{source="x"}'] == 1_796_043_125.123456
+    assert found['engram_source_lag_seq{source="x"}'] == 98_765_432_109
+    assert found['engram_source_lag_seconds{source="x"}'] == 1234.567891
+    assert found['engram_events_total{kind="CommitEvent"}'] == 12_345_678
+    assert found['engram_database_bytes{database="control"}'] == 1_234_567_890_123
+    assert found['engram_wal_bytes{database="control"}'] == 7_654_321
+
+
+def test_hostile_text_stays_inside_its_label() -> None:
+    source = {"connected": True, "reconnects": 0}
+    status = told(sources={'wss://x"\n\\': source}, failing="disk full")
     found = values(render(status, {}))
     assert found['engram_source_connected{source="wss://x\\"\\n\\\\"}'] == 1
     assert found["engram_write_failing"] == 1

@@ -28,6 +28,7 @@ EXIT_DIFFERENT: Final = 1
 EXIT_UNREACHABLE: Final = 6  # no repo could be fetched
 EXIT_PARTLY: Final = 7  # some could not
 THREADS: Final = 4
+VERDICTS: Final = {True: "equal", False: "differs", None: "not proven"}
 MAX_SHOWN: Final = 20  # differences of one author in readable output
 
 
@@ -66,7 +67,7 @@ def verify(settings: Settings, space: SpaceUri | None, repair: bool, wait: float
 
     first, second = run_async(work())
     now = {report.space: report for report in [*first, *(second or ())]}
-    repaired = [report.space for report in second or () if not report.differs]
+    repaired = [report.space for report in second or () if report.equal]
     document = {"spaces": [_document(report) for report in now.values()], "repaired": repaired}
     show(document, _lines(list(now.values()), repaired), as_json=as_json)
     return _exit_code(list(now.values()))
@@ -77,12 +78,13 @@ def _differed(row: SpaceRow, reports: Sequence[SpaceReport]) -> bool:
 
 
 def _exit_code(reports: Sequence[SpaceReport]) -> int:
-    authors = [author for report in reports for author in report.authors]
-    unreachable = sum(author.state == "unreachable" for author in authors)
+    unreachable = sum(report.unreachable for report in reports)
     if any(report.differs for report in reports):
         return EXIT_DIFFERENT
     if unreachable:
-        return EXIT_UNREACHABLE if unreachable == len(authors) else EXIT_PARTLY
+        return (
+            EXIT_PARTLY if unreachable < sum(len(report.authors) for report in reports) else EXIT_UNREACHABLE
+        )
     return 0
 
 
@@ -165,7 +167,7 @@ class _progress:
 def _document(report: SpaceReport) -> dict[str, Any]:
     return {
         "space": report.space,
-        "equal": not report.differs,
+        "equal": report.equal,
         "findings": list(report.findings),
         "authors": [
             {
@@ -187,9 +189,11 @@ def _document(report: SpaceReport) -> dict[str, Any]:
 
 def _lines(reports: Sequence[SpaceReport], repaired: Sequence[SpaceUri]) -> Iterator[str]:
     for report in reports:
-        total = sum(author.records for author in report.authors)
-        verdict = "differs" if report.differs else "repaired" if report.space in repaired else "equal"
-        yield f"{report.space}: {verdict} ({len(report.authors)} authors, {total} records)"
+        counts = [f"{len(report.authors)} authors", f"{sum(each.records for each in report.authors)} records"]
+        if report.unreachable:
+            counts.insert(1, f"{report.unreachable} could not be fetched")
+        verdict = "repaired" if report.space in repaired else VERDICTS[report.equal]
+        yield f"{report.space}: {verdict} ({', '.join(counts)})"
         for finding in report.findings:
             yield f"  in the file: {finding}"
         for author in report.authors:

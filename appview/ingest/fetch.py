@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from appview.clock import Clock
+    from appview.errors import AppviewError
     from appview.http.client import HttpClient
     from appview.identity.documents import Identity
     from appview.identity.resolver import Resolver
@@ -160,12 +161,10 @@ class RepoFetcher:
             return await self._ask(did, work)
         except RepoInactive as error:
             return error.status
-        except HttpStatusError as error:
-            if error.name == "RepoNotFound":
+        except (HttpStatusError, UnknownDid) as error:
+            if is_gone(error):
                 return "deleted"
             raise
-        except UnknownDid:
-            return "deleted"
 
     async def _ask(self, did: Did, work: Callable[[str, Identity], Awaitable[T]]) -> T:
         """Ask the account's host; once more where its key was rotated or the account has moved."""
@@ -246,6 +245,13 @@ class RepoFetcher:
         if not isinstance(value, dict):
             raise FetchError(f"{host}: the answer of {method} is not an object", temporary=False)
         return value
+
+
+def is_gone(error: AppviewError) -> bool:
+    """Tell whether an account's host, or its directory, says that it has no such account."""
+    return isinstance(error, UnknownDid) or (
+        isinstance(error, HttpStatusError) and error.name == "RepoNotFound"
+    )
 
 
 def _url(host: str, method: str, **parameters: str) -> str:

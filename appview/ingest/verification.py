@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from appview.errors import AppviewError, StoreError
 from appview.ingest.comparison import BY_REPO, Difference, compare
 from appview.ingest.errors import RepoInactive
+from appview.ingest.fetch import is_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -64,6 +65,16 @@ class SpaceReport:
     def differs(self) -> bool:
         """Whether anything is wrong."""
         return bool(self.findings) or any(author.differences for author in self.authors)
+
+    @property
+    def unreachable(self) -> int:
+        """How many authors could not be compared."""
+        return sum(author.state == "unreachable" for author in self.authors)
+
+    @property
+    def equal(self) -> bool | None:
+        """Whether everything is as in the repos; None where that is not proven, nor that it is not."""
+        return False if self.differs else None if self.unreachable else True
 
 
 class Verifier:
@@ -176,7 +187,9 @@ class Verifier:
             except RepoInactive as error:
                 reports = [await self._inactive(row, did, error.status) for row in rows]
             except AppviewError as error:
-                return [AuthorReport(row.uri, did, "unreachable", error=str(error)[:500]) for row in rows]
+                if not (is_gone(error) and await self._is_deleted(did)):
+                    return [AuthorReport(row.uri, did, "unreachable", error=str(error)[:500]) for row in rows]
+                reports = [await self._inactive(row, did, "deleted") for row in rows]
             else:
                 if self._serving and not await self._caught_up(did, routed.rev):
                     return [_late(report) for report in await self._compare(did, rows, routed)]
@@ -185,6 +198,11 @@ class Verifier:
             if not any(report.differences for report in reports):
                 break
         return reports
+
+    async def _is_deleted(self, did: Did) -> bool:
+        """Tell whether its own host has ended an account."""
+        row = await self._control.repo(did)
+        return row is not None and row.status == "deleted"
 
     async def _caught_up(self, did: Did, rev: str) -> bool:
         try:

@@ -106,6 +106,17 @@ class Garden(World):
         async with opened(self.folder) as (_, pool), pool.use(self.space) as store:
             yield store
 
+    async def of(self, did: str) -> list[str]:
+        """List what the space holds of an author, hidden or not."""
+        return [fact.text for fact in await self.facts(self.space) if fact.author == did]
+
+    async def told(self) -> str:
+        """Give what the command says of the space to people, in its first line."""
+        plc = ("--plc-url", self.network.plc.url, "--allow-loopback")
+        await asyncio.to_thread(run, ["verify", self.space, "--data", str(self.folder), *plc])
+        lines = self.capsys.readouterr().out.splitlines()
+        return next(line for line in lines if line.startswith(self.space)).removeprefix(f"{self.space}: ")
+
     async def is_right(self) -> None:
         async with self.store() as store:
             assert await store.live(Did(self.alice.did)) == held(self.alice)
@@ -264,17 +275,88 @@ async def test_a_space_that_lost_its_file_has_its_strangers_again(garden: Garden
             assert await store.shown(Did(carol.did)) == frozenset(held(carol))
 
 
-async def test_hosts_that_do_not_answer_are_no_proof(garden: Garden) -> None:
+async def test_a_host_that_does_not_answer_is_no_proof(garden: Garden) -> None:
     async with garden.planted(serving=False):
         garden.network.plc.override[garden.bob.did] = b"{}"
         code, document = await garden.verify()
         assert code == 7
-        states = {author["did"]: author["state"] for author in document["spaces"][0]["authors"]}
+        (space,) = document["spaces"]
+        states = {author["did"]: author["state"] for author in space["authors"]}
         assert states == {garden.alice.did: "equal", garden.bob.did: "unreachable"}
-        garden.network.pds[0].fail_with = 500
+        assert space["equal"] is None
+        assert await garden.told() == "not proven (2 authors, 1 could not be fetched, 3 records)"
+        await lose_one(garden)
+        code, document = await garden.verify()
+        assert code == 1
+        (space,) = document["spaces"]
+        assert space["equal"] is False
+        assert (await garden.told()).startswith("differs (2 authors, 1 could not be fetched, ")
+
+
+@pytest.mark.parametrize("server", ["host", "directory"])
+async def test_where_nothing_answers_nothing_is_proven(garden: Garden, server: str) -> None:
+    async with garden.planted(serving=False):
+        failing = garden.network.pds[0] if server == "host" else garden.network.plc
+        failing.fail_with = 500
         code, document = await garden.verify("--repair")
         assert code == 6
-        assert all(author["error"] for author in document["spaces"][0]["authors"])
+        (space,) = document["spaces"]
+        assert space["equal"] is None
+        assert document["repaired"] == []
+        assert {author["state"] for author in space["authors"]} == {"unreachable"}
+        assert all(author["error"] for author in space["authors"])
+        assert await garden.told() == "not proven (2 authors, 2 could not be fetched, 0 records)"
+
+
+async def test_what_cannot_be_looked_at_again_is_not_told_to_be_repaired(garden: Garden) -> None:
+    async with garden.planted(serving=False):
+        await lose_one(garden)
+        garden.network.pds[0].answers = 2  # a look at both authors, and no more
+        code, document = await garden.verify("--repair", "--wait", "1")
+        assert (code, document["repaired"]) == (6, [])
+        assert document["spaces"][0]["equal"] is None
+
+
+@pytest.mark.parametrize("unregistered", [False, True], ids=["by its host", "in the directory"])
+async def test_an_account_that_was_deleted_holds_nothing_and_is_equal(
+    garden: Garden, unregistered: bool
+) -> None:
+    async with garden.planted(serving=False):
+        pass
+    async with garden.served():
+        network, did = garden.network, garden.bob.did
+        network.set_status(garden.bob, "deleted")
+        del network.pds[0].accounts[did]
+
+        async def purged() -> bool:
+            row = await garden.control.repo(Did(did))
+            return row is not None and row.status == "deleted" and not await garden.of(did)
+
+        await garden.until(purged)
+        if unregistered:
+            network.plc.gone.add(did)
+        code, document = await garden.verify()
+        assert code == 0, document
+        (space,) = document["spaces"]
+        (bob,) = [author for author in space["authors"] if author["did"] == did]
+        assert (bob["state"], bob["status"], bob["records"]) == ("equal", "deleted", 0)
+    async with garden.store() as store:
+        ((key, version), *_) = (await store.versions(Did(garden.alice.did))).items()
+        await store.apply([RepoUpdate(Did(did), LATE, (Put(key, version.cid, version.memory),))])
+    assert await garden.differences() == {did: ["shown"]}
+    code, document = await garden.verify("--repair")
+    assert code == 0, document
+
+
+async def test_an_account_of_which_its_host_knows_nothing_is_not_taken_for_a_deleted_one(
+    garden: Garden,
+) -> None:
+    async with garden.planted(serving=False):
+        del garden.network.pds[0].accounts[garden.bob.did]
+        code, document = await garden.verify()
+        assert code == 7
+        states = {author["did"]: author["state"] for author in document["spaces"][0]["authors"]}
+        assert states == {garden.alice.did: "equal", garden.bob.did: "unreachable"}
 
 
 async def test_a_busy_space_is_not_taken_for_a_wrong_one(garden: Garden) -> None:

@@ -80,7 +80,7 @@ async def test_a_run_is_the_same_again(tmp_path: Path) -> None:
 
 
 async def test_two_configurations_are_compared_question_by_question(tmp_path: Path) -> None:
-    words_alone = Configuration("compare", read_tuning("keyword=1,vector=0,context=0"))
+    words_alone = Configuration("compare", read_tuning("keyword=1,vector=0,context=0,gap=12345678"))
     written = document(await evaluated(tmp_path, BASE, words_alone), "hashing-256", "all")
     first, second = written["configurations"]
     assert second["settings"]["context"] == 0.0
@@ -94,6 +94,7 @@ async def test_two_configurations_are_compared_question_by_question(tmp_path: Pa
     assert "compare less settings" in told
     assert "hybrid less keyword" in told
     assert "seed" in told
+    assert "gap 12345678," in told
 
 
 async def test_another_language_is_another_index(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ class Pds(Serving):
         self.requests: Counter[str] = Counter()
         self.fail_with: int | None = None  # answer every method but the firehose with this status
         self.retry_after: str | None = None  # sent with `fail_with`
+        self.answers: int | None = None  # how many requests for repos are answered before all fail
         self.export: dict[str, bytes] = {}  # DID -> what getRepo answers instead
         self.proofs: dict[str, list[bytes]] = {}  # DID -> what getRecord answers instead, one after another
         self.gate: asyncio.Event | None = None  # getRepo sends what it read before once this is set
@@ -226,6 +227,9 @@ class Pds(Serving):
 
     async def _get_repo(self, request: web.Request) -> web.StreamResponse:
         did = request.query.get("did", "")
+        if self.answers is not None:
+            self.answers -= 1
+            self.fail_with = 500 if self.answers < 0 else self.fail_with
         refusal = self._refusal(request, did)
         body = b""
         if refusal is None:

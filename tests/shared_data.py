@@ -1,8 +1,8 @@
 """Where the official vectors and evaluation data lie, and how a test skips without them.
 
 The folder is `../shared` beside the repository (or beside its parent folder, for a worktree), or what
-`ENGRAM_SHARED` names. A parametrised test reads it while pytest collects: inside `cases`, only that test is
-skipped when the data is absent; outside, its whole module is.
+`ENGRAM_SHARED` names. A parametrised test reads it while pytest collects: inside `cases`, so that only that
+test is skipped where the data is absent. Outside, collecting fails there: its whole module would be skipped.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def shared_root() -> Path | None:
 
 
 def shared_path(relative: str) -> Path:
-    """Return the path of a shared file or folder; skip the test (or module) that asks when it is absent."""
+    """Return the path of a shared file or folder; skip the test that asks when it is absent."""
     root = shared_root()
     if root is None:
-        pytest.skip("no ../shared data here (set ENGRAM_SHARED)", allow_module_level=True)
+        pytest.skip("no ../shared data here (set ENGRAM_SHARED)")
     path = root / relative
     if not path.exists():
-        pytest.skip(f"no {relative} in the shared data", allow_module_level=True)
+        pytest.skip(f"no {relative} in the shared data")
     return path
 
 

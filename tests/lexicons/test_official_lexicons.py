@@ -10,14 +10,14 @@ from lexicons.catalog import Catalog
 from lexicons.data import from_json
 from lexicons.documents import check_document
 from lexicons.errors import ContractError, InvalidData, InvalidRecord, InvalidSchema
-from tests.shared_data import read_json, shared_path
+from tests.shared_data import cases, read_json, shared_path
 
 FOLDER = "interop/atproto/lexicon"
 RECORD = "example.lexicon.record"
 
 
 def _cases(name: str) -> list[Any]:
-    return [pytest.param(case, id=case["name"]) for case in read_json(f"{FOLDER}/{name}.json")]
+    return cases(lambda: [pytest.param(case, id=case["name"]) for case in read_json(f"{FOLDER}/{name}.json")])
 
 
 def _catalog() -> Catalog:

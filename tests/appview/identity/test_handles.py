@@ -81,12 +81,26 @@ async def test_a_document_names_it_where_no_text_record_does() -> None:
         assert await handles.verified(identity()) == HANDLE
 
 
-@pytest.mark.parametrize("txt", [[f"did={BOB}"], ["did=nonsense"], [f"did={ALICE}", f"did={BOB}"]])
+@pytest.mark.parametrize("txt", [[f"did={BOB}"], ["did=nonsense"]])
 async def test_a_text_record_that_disagrees_is_the_last_word(txt: list[str]) -> None:
     async with domain() as (served, handles):
         served.txt, served.document = txt, str(ALICE)
         assert await handles.verified(identity()) is None
         assert "document" not in served.asked
+
+
+async def test_text_records_that_name_two_accounts_name_neither() -> None:
+    async with domain() as (served, handles):
+        served.txt, served.document = [f"did={ALICE}", f"did={BOB}"], str(ALICE)
+        for did in (ALICE, BOB):  # whichever of them a choice would fall on
+            assert await handles.verified(identity(did=did)) is None
+        assert "document" not in served.asked
+
+
+async def test_text_records_that_name_an_account_twice_name_it() -> None:
+    async with domain() as (served, handles):
+        served.txt = [f"did={ALICE}"] * 2
+        assert await handles.verified(identity()) == HANDLE
 
 
 @pytest.mark.parametrize("document", [None, str(BOB), "", "nonsense", "x" * 3_000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import base58
 import pytest
@@ -11,18 +11,25 @@ import pytest
 from appview.identity.errors import InvalidKey, SignatureRefused
 from appview.identity.keys import PublicKey
 from tests.network.synthetic import K256, P256, SigningKey
-from tests.shared_data import read_json
+from tests.shared_data import cases, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CRYPTO = "interop/atproto/crypto/"
+
+
+def official(name: str, described: Callable[[dict[str, Any]], str]) -> list[Any]:
+    return cases(
+        lambda: [pytest.param(case, id=described(case)) for case in read_json(f"{CRYPTO}{name}.json")]
+    )
 
 
 def unpadded(text: str) -> bytes:
     return b64decode(text + "=" * (-len(text) % 4))
 
 
-@pytest.mark.parametrize(
-    "case", read_json(CRYPTO + "signature-fixtures.json"), ids=lambda case: case["comment"]
-)
+@pytest.mark.parametrize("case", official("signature-fixtures", lambda case: case["comment"]))
 def test_official_signatures(case: dict[str, Any]) -> None:
     key = PublicKey.from_did_key(case["publicKeyDid"])
     legacy = PublicKey.from_legacy(
@@ -39,18 +46,14 @@ def test_official_signatures(case: dict[str, Any]) -> None:
     assert caught.value.reason == ("high-s" if "high-s" in case["tags"] else "bad-signature")
 
 
-@pytest.mark.parametrize(
-    "case", read_json(CRYPTO + "w3c_didkey_K256.json"), ids=lambda case: case["publicDidKey"][-6:]
-)
+@pytest.mark.parametrize("case", official("w3c_didkey_K256", lambda case: case["publicDidKey"][-6:]))
 def test_official_k256_keys(case: dict[str, Any]) -> None:
     key = K256(bytes.fromhex(case["privateKeyBytesHex"]))
     assert key.did_key == case["publicDidKey"]
     PublicKey.from_did_key(case["publicDidKey"]).verify(b"message", key.sign(b"message"))
 
 
-@pytest.mark.parametrize(
-    "case", read_json(CRYPTO + "w3c_didkey_P256.json"), ids=lambda case: case["publicDidKey"][-6:]
-)
+@pytest.mark.parametrize("case", official("w3c_didkey_P256", lambda case: case["publicDidKey"][-6:]))
 def test_official_p256_keys(case: dict[str, Any]) -> None:
     key = P256(int.from_bytes(base58.b58decode(case["privateKeyBytesBase58"]), "big"))
     assert key.did_key == case["publicDidKey"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from appview.memory.scope import EVERYTHING, NOTHING, Attribute, Exact, Pattern, Scope, Subtree
@@ -43,7 +43,8 @@ def expected(scope: Scope, path: str, tags: list[str], given_tags: list[tuple[st
     for step in sorted(steps, key=len):
         if step in nearest:
             _, value, protects = [each for each in given_tags if each[0] == step][-1]
-            attributes["k"] = value
+            if not protected:
+                attributes["k"] = value
             protected |= protects
     own = [tag.partition("=")[2] for tag in tags if tag.startswith("k=")]
     if own and not protected:
@@ -52,6 +53,12 @@ def expected(scope: Scope, path: str, tags: list[str], given_tags: list[tuple[st
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(  # what a path protects, a path below does not change
+    first=Scope(frozenset({Attribute("k", "v")})),
+    then=Scope(frozenset({Attribute("k", "w")})),
+    made=[("/a", [])],
+    given_tags=[("/", "v", True), ("/a", "w", False)],
+)
 @given(first=scopes, then=scopes, made=records, given_tags=path_tags)
 async def test_a_file_holds_what_its_author_may_write(
     store: SpaceStore,

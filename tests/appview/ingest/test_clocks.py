@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+from contextlib import asynccontextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
+from yarl import URL
 
 from appview.clock import now
 from appview.ingest.commands import Drop, Resync
 from appview.ingest.commits import MAX_FUTURE
 from appview.ingest.engine import EARLY_INTERVAL
 from appview.ingest.refreshes import SECOND
+from appview.ingest import backfill
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
 from tests.appview.ingest.test_engine import Desk, only
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.world import World, memory, rkey
 from tests.network.synthetic import CORRUPTIONS, K256, Network, Write, tid
+from tests.simulated_time import seconds_of, simulated, simulated_clock
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from appview.ingest.commands import Command
@@ -131,31 +138,55 @@ def test_revs_ahead_of_the_time_have_a_repo_looked_at_once_in_a_while() -> None:
     assert len(desk.engine.tick(desk.now)) == 1
 
 
-async def test_a_host_that_is_away_for_an_hour_is_asked_until_it_is_back(
+@simulated
+async def test_a_host_that_is_away_for_an_hour_is_asked_as_often_as_is_right_and_taken_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appview.ingest.backfill.MAX_SLEEP", 0.05)
+    monkeypatch.setattr(
+        "appview.ingest.reconcile.POLL_SECONDS", 10.0
+    )  # or nearly all of this is looks at rules
     async with Network(pds=2) as network:
         world = World(network, tmp_path)
-        clock = world.clock = Shifted()
+        world.clock, world.sleep, world.retry = simulated_clock(), asyncio.sleep, backfill.RETRY
+        loop = asyncio.get_running_loop()
         async with world.running():
             space, (bob,) = await several(world, 1)
             carol = network.account(pds=1)
             network.create(carol, str(MEMORY), rkey(), memory("hers"))
             await network.pds[1].stop()
-            world.ingest._backfill._retry = _steps(4 * 60)
-            await world.join(space, carol)
-            for minute in range(0, 60, 5):
-                clock.shift = minute * 60_000_000
-                wanted = minute // 5 + 1
-                await world.until_status(lambda s, n=wanted: _failures(s) >= n)  # type: ignore[misc]
-            world.remember(bob, "meanwhile")
-            await world.until_mirrored(space, bob)
-            row = world.ingest._pipeline.rows[Did(carol.did)]
-            assert row.error is not None and row.retry_at is not None and row.attempts >= 12
+            tried: dict[float, None] = {}  # a connection that is closed at once is made twice
+            async with turning_away(network.pds[1].url, lambda: tried.setdefault(loop.time())):
+                await world.join(space, carol)
+                start = loop.time()
+                await asyncio.sleep(1800)
+                world.remember(bob, "meanwhile")
+                assert await seconds_of(world.until_mirrored(space, bob)) < 1
+                await asyncio.sleep(1800)
+                row = world.ingest._pipeline.rows[Did(carol.did)]
+                assert row.error is not None and row.attempts == len(tried)
             await network.pds[1].start()
-            clock.shift = HOUR + HOUR // 6
-            await world.until_mirrored(space, carol)
+            # 2 s, twice as long each time, up to an hour; in the middle of its spread: 1.5 s, 3 s, 6 s, ...
+            waits = [0.75 * min(2**attempt, 3600) for attempt in range(1, 13)]
+            due = [*accumulate(waits, initial=start)]
+            assert list(tried) == pytest.approx(due[:12], abs=1)
+            assert due[11] < start + 3600 < due[12]
+            await asyncio.sleep(due[12] - 1 - loop.time())
+            assert network.pds[1].requests["com.atproto.sync.getRepo"] == 0
+            assert await seconds_of(world.until_mirrored(space, carol)) < 2
+            assert network.pds[1].requests["com.atproto.sync.getRepo"] == 1
+
+
+@asynccontextmanager
+async def turning_away(url: str, tell: Callable[[], None]) -> AsyncIterator[None]:
+    """Be in the place of a server: close each connection as it comes, and tell of it."""
+
+    def close(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tell()
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", URL(url).port, reuse_address=True)
+    async with server:
+        yield
 
 
 async def failed_while_ahead(world: World, clock: Shifted) -> tuple[SpaceUri, Account]:
@@ -209,18 +240,6 @@ async def test_a_key_that_was_rotated_unannounced_is_found_after_the_clock_was_a
         world.network.rotate_key(bob, K256(), announce=False)
         world.remember(bob, "under a new key")
         await world.until_mirrored(space, bob)
-
-
-def _failures(status: dict[str, dict[str, dict[str, int]]]) -> int:
-    return status["repos"]["fetches"].get("failed: FetchError", 0)
-
-
-def _steps(seconds: float) -> object:
-    class Steps:
-        def seconds(self, _attempt: int, _random: object) -> float:
-            return seconds
-
-    return Steps()
 
 
 async def test_a_source_that_goes_backwards_is_followed(world: World) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appview.http import names, places
+from appview.http import client, names, places
 from appview.identity import handles, resolver
 from appview.ingest import backfill, claims, discovery, fetch, hosts, jetstream, prover, scratch, strangers
 from appview.memory import apply, complete
@@ -58,6 +58,11 @@ def test_limits_are_those_of_the_code(sentence: str) -> None:
         f"Repos below {scratch.MEMORY_BYTES // 1_000_000} MB stay in memory",
         f"one small repo (up to {fetch.SMALL_REPO_BYTES // 1_000_000} MB)",
         f"up to {apply.MAX_ROUND:,} records and {complete.MAX_ROUND_BYTES // 1_000_000} MB at a time",
+        f"again after {backfill.RETRY.base:.0f} seconds, then after twice as long each time, up to"
+        f" {backfill.RETRY.cap / 3600:.0f} hour;",
+        f"left alone for that long, up to {backfill.MAX_RETRY_AFTER / 3600:.0f} hours",
+        f"A repo has {fetch.REPO_SECONDS:.0f} seconds from the request to its last byte, and"
+        f" {client.READ_SECONDS:.0f} without one",
         f"Up to {backfill.MAX_UNWRITTEN} repos are between the walk and the disk",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,15 +10,15 @@ import pytest
 from lexicons.ids import MEMORY
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.test_snapshots import signed_tree
-from tests.appview.ingest.world import memory, rkey
-from tests.network.synthetic import Account
+from tests.appview.ingest.world import World, memory, rkey
+from tests.network.synthetic import Account, Network
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import block_of, car
+from tests.simulated_time import seconds_of, simulated, simulated_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.appview.ingest.world import World
+    from pathlib import Path
 
 VALUE, RECORD = block_of(memory("of a false tree"))
 KEYS = sorted(
@@ -98,25 +99,31 @@ async def test_blocks_that_nobody_names_do_no_harm(world: World) -> None:
         await world.until_mirrored(space, carol)
 
 
-async def test_a_repo_that_trickles_is_given_up_and_nobody_waits_for_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@simulated
+async def test_a_repo_that_trickles_is_given_up_in_ten_minutes_and_nobody_waits_for_it(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("appview.ingest.fetch.REPO_SECONDS", 0.4)
-    async with world.running():
-        space, (bob,) = await several(world, 1)
-        carol = world.network.account()
-        world.remember(carol, "hers")
-        world.network.pds[0].trickle_seconds = 0.1  # a byte; with 0.4 s for the whole as 1 s is to 600
-        await world.join(space, carol)
-        world.remember(bob, "goes on")
-        await world.until_mirrored(space, bob)
-        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: FetchError", 0) >= 1)
-        assert (
-            world.network.pds[0].trickled[0] < 15
-        )  # one more than four, and some for a machine that is busy
-        world.network.pds[0].trickle_seconds = None
-        monkeypatch.setattr("appview.ingest.fetch.REPO_SECONDS", 30.0)
-        await world.until_mirrored(space, carol)
+    async with Network(pds=2) as network:
+        world = World(network, tmp_path)
+        world.clock, loop = simulated_clock(), asyncio.get_running_loop()
+        async with world.running():
+            space, (bob,) = await several(world, 1)
+            carol, dave = network.account(pds=1), network.account(pds=1)
+            for author in (carol, dave):
+                network.create(author, str(MEMORY), rkey(), memory("x" * 1_000))
+            network.pds[1].trickling[carol.did] = 1.0
+            await world.join(space, carol)
+            start = loop.time()
+            await world.join(space, dave)
+            assert await seconds_of(world.until_mirrored(space, dave)) < 1, "who has the same host"
+            world.remember(bob, "goes on")
+            assert await seconds_of(world.until_mirrored(space, bob)) < 1
+            await asyncio.sleep(start + 599 - loop.time())
+            del network.pds[1].trickling[carol.did]
+            assert world.ingest.status()["repos"]["fetches"] == {"fetched": 3}
+            assert not await world.mirrors(space, carol)
+            assert await seconds_of(world.until_mirrored(space, carol)) < 3
+            assert world.ingest.status()["repos"]["fetches"] == {"fetched": 4, "failed: FetchError": 1}
 
 
 async def test_a_repo_of_10_gb_by_its_headers_is_not_even_begun(world: World) -> None:

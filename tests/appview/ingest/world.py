@@ -85,6 +85,8 @@ class World:
         )
         self.clock: Clock = now
         self.sources: tuple[str, ...] = ()
+        self.sleep: Callable[[float], Awaitable[None]] = no_wait
+        self.retry = QUICK
         self.control: Control
         self.access: Access
         self.pool: SpacePool
@@ -109,8 +111,8 @@ class World:
                 self.access,
                 self.pool,
                 self.clock,
-                sleep=no_wait,
-                retry=QUICK,
+                sleep=self.sleep,
+                retry=self.retry,
                 rng=lambda: 0.5,
             )
             await self.ingest.prepare()

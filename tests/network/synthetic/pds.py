@@ -175,8 +175,7 @@ class Pds(Serving):
         self.proofs: dict[str, list[bytes]] = {}  # DID -> what getRecord answers instead, one after another
         self.gate: asyncio.Event | None = None  # getRepo sends what it read before once this is set
         self.declared_bytes: int | None = None  # what getRepo says that it will send
-        self.trickle_seconds: float | None = None  # send getRepo one byte in this time
-        self.trickled: list[int] = []  # how many bytes of each request were sent so
+        self.trickling: dict[str, float] = {}  # DID -> getRepo sends one byte in so many seconds
         self.page_size = 500
         self.lacking: set[str] = set()  # methods that this server does not have
 
@@ -242,15 +241,11 @@ class Pds(Serving):
         if self.declared_bytes is not None:
             response.content_length = self.declared_bytes
         await response.prepare(request)
-        step = 65_536 if self.trickle_seconds is None else 1
-        if self.trickle_seconds is not None:
-            self.trickled.append(0)
-        at = len(self.trickled) - 1
+        step, pause = (1, self.trickling[did]) if did in self.trickling else (65_536, 0.0)
         with contextlib.suppress(ConnectionError):
             for start in range(0, len(body), step):
-                if self.trickle_seconds is not None:
-                    await asyncio.sleep(self.trickle_seconds)
-                    self.trickled[at] += 1
+                if pause:
+                    await asyncio.sleep(pause)
                 await response.write(body[start : start + step])
             await response.write_eof()
         return response

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -19,6 +20,7 @@ from appview.ingest.source import Firehose
 from appview.ingest.stream import Gap
 from appview.source_lines import parse_source
 from tests.network.synthetic import Account, Network, frame
+from tests.simulated_time import seconds_of, simulated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -64,7 +66,7 @@ async def no_sleep(_seconds: float) -> None:
 
 @asynccontextmanager
 async def following(
-    network: Network, position: int | None = None, **options: float
+    network: Network, position: int | None = None, **options: Any
 ) -> AsyncIterator[tuple[Firehose, Collector]]:
     collector = Collector()
     async with HttpClient(allow_loopback=True) as client:
@@ -74,8 +76,7 @@ async def following(
             collector.emit,
             position,
             random=lambda: 0.5,
-            sleep=no_sleep,
-            **options,  # type: ignore[arg-type]
+            **{"sleep": no_sleep} | options,
         )
         task = asyncio.create_task(firehose.run())
         try:
@@ -166,24 +167,40 @@ async def test_a_server_that_is_away_is_tried_again(network: Network) -> None:
     assert collector.seqs == [1, 2, 3, 4]
 
 
-async def test_silence_with_pongs_is_no_reason_to_leave(network: Network) -> None:
-    for patience in (0.04, 0.2, 1.0):  # on a machine that is busy a pong may take as long itself
-        async with following(network, idle_seconds=0.02, pong_seconds=patience) as (firehose, _):
-            await network.pds[0].firehose.until_subscribers(1)
-            await asyncio.sleep(4 * patience)  # several times as long as a dead connection is kept
-            if firehose.reconnects == 0:
-                return
-    raise AssertionError
+@simulated
+async def test_silence_with_pongs_is_no_reason_to_leave() -> None:
+    async with Network() as network, following(network) as (firehose, collector):
+        await network.pds[0].firehose.until_subscribers(1)
+        await asyncio.sleep(3600)
+        network.account()
+        await collector.until(lambda: len(collector.items) == 2)
+        assert firehose.reconnects == 0
 
 
-async def test_a_busy_receiver_is_no_silence(network: Network) -> None:
-    async with following(network, idle_seconds=0.02, pong_seconds=0.02) as (firehose, collector):
+@simulated
+async def test_a_busy_receiver_is_no_silence() -> None:
+    async with Network() as network, following(network) as (firehose, collector):
         collector.open.clear()
         network.account()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(3600)
         collector.open.set()
         await collector.until(lambda: len(collector.items) == 2)
         assert firehose.reconnects == 0
+
+
+@simulated
+async def test_a_source_that_is_away_for_an_hour_is_tried_at_least_every_minute() -> None:
+    async with Network() as network, following(network, sleep=asyncio.sleep) as (firehose, collector):
+        network.account()
+        await collector.until(lambda: len(collector.items) == 2)
+        await network.pds[0].stop()
+        await asyncio.sleep(3600)
+        waits = accumulate(0.75 * min(0.5 * 2**attempt, 60) for attempt in range(1000))
+        assert firehose.reconnects == sum(after < 3600 for after in waits)
+        await network.pds[0].start()
+        network.account()
+        assert await seconds_of(collector.until(lambda: len(collector.items) == 4)) < 60
+    assert collector.seqs == [1, 2, 3, 4]
 
 
 async def test_a_slow_receiver_slows_reading(network: Network) -> None:

@@ -6,17 +6,18 @@ import asyncio
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from appview.access.access import Access
 from appview.clock import now
 from appview.control import Control
+from appview.folder import CONTROL_FILE
 from lexicons.syntax import Did
 from tests.appview.process import Appview
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from lexicons.spaces import SpaceUri
     from tests.network.synthetic import Account
@@ -50,8 +51,8 @@ async def admit(data: Path, history: Happening) -> None:
 async def kill_again_and_again(
     variables: Mapping[str, str], history: Happening, runs: int, *, steps: int, pause: float, longest: float
 ) -> None:
-    """Start and kill an appview, each time after up to `longest` seconds of listening, while up to `steps`
-    things happen at once every `pause` seconds."""
+    """Start and kill an appview while up to `steps` things happen at once every `pause` seconds: each third
+    time while it starts, else after up to `longest` seconds of listening."""
 
     async def go_on() -> None:
         while True:
@@ -59,14 +60,24 @@ async def kill_again_and_again(
                 history.step()
             await asyncio.sleep(pause)
 
-    timing = random.Random(SEED + 1)
-    for _ in range(runs):
+    timing, loop = random.Random(SEED + 1), asyncio.get_running_loop()
+    control = Path(variables["ENGRAM_DATA"]) / CONTROL_FILE
+    took, early = 0.0, 0  # seconds from a file to a port, last time; kills before there was one
+    for run in range(runs):
         appview = await Appview.start(variables)
         living = asyncio.create_task(go_on())
         try:
-            await appview.url()
-            await asyncio.sleep(timing.uniform(0.0, longest))
+            await appview.until_open(control)  # before that, it starts to be a Python
+            began = loop.time()
+            if run % 3 == 2:
+                await asyncio.sleep(timing.uniform(0.0, took) if early else 0.0)
+            else:
+                await appview.url()
+                took = loop.time() - began
+                await asyncio.sleep(timing.uniform(0.0, longest))
             await appview.kill()
+            early += not appview.listens
         finally:
             living.cancel()
             await asyncio.gather(living, return_exceptions=True)
+    assert early or runs < 12 or not Path("/proc").is_dir(), "none was killed while it started"

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 COMMAND = (sys.executable, "-c", "from appview.cli import main; main()")
 START_SECONDS = 120.0  # 1-2 s are usual; a run in the background of a busy machine was seen to take over 30
@@ -53,6 +54,27 @@ class Appview:
         """Wait until it listens."""
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._url)
+
+    async def until_open(self, file: Path) -> None:
+        """Wait until it has a file open, where the system tells; elsewhere, until it listens."""
+        folder = Path(f"/proc/{self.process.pid}/fd")
+        if not folder.is_dir():
+            await self.url()
+            return
+
+        def is_open() -> bool:
+            with suppress(OSError):
+                return any(each.resolve() == file.resolve() for each in folder.iterdir())
+            return False
+
+        async with asyncio.timeout(START_SECONDS):
+            while not is_open():  # noqa: ASYNC110 - another process signals nothing
+                await asyncio.sleep(0.002)
+
+    @property
+    def listens(self) -> bool:
+        """Whether it has said that it listens."""
+        return any(entry.get("event") == "listening" for entry in self.log)
 
     async def kill(self) -> None:
         """End it as a power cut does."""

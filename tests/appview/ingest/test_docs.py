@@ -9,7 +9,18 @@ import pytest
 
 from appview.http import client, names, places
 from appview.identity import handles, resolver
-from appview.ingest import backfill, claims, discovery, fetch, hosts, jetstream, prover, scratch, strangers
+from appview.ingest import (
+    backfill,
+    car,
+    claims,
+    discovery,
+    fetch,
+    hosts,
+    jetstream,
+    prover,
+    scratch,
+    strangers,
+)
 from appview.memory import apply, complete
 from appview.source_lines import KINDS, OPTIONS, parse_source
 
@@ -61,8 +72,10 @@ def test_limits_are_those_of_the_code(sentence: str) -> None:
         f"again after {backfill.RETRY.base:.0f} seconds, then after twice as long each time, up to"
         f" {backfill.RETRY.cap / 3600:.0f} hour;",
         f"left alone for that long, up to {backfill.MAX_RETRY_AFTER / 3600:.0f} hours",
-        f"A repo has {fetch.REPO_SECONDS:.0f} seconds from the request to its last byte, and"
-        f" {client.READ_SECONDS:.0f} without one",
+        f"a repo | {car.MAX_REPO_BYTES / 10**9:.0f} GB, {car.MAX_REPO_BLOCKS:,} blocks,"
+        f" {fetch.REPO_SECONDS:.0f} seconds, {client.READ_SECONDS:.0f} without a byte |",
+        f"a request to another server | {client.MAX_REDIRECTS} redirects |",
+        f"an account's document | {resolver.MAX_AGE // HOUR} hours old |",
         f"Up to {backfill.MAX_UNWRITTEN} repos are between the walk and the disk",
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b32decode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +16,9 @@ from appview.ingest.mst import EMPTY_NODE, EMPTY_TREE, decode_node, encode_node
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import cid_of
 from tests.shared_data import cases, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OTHER = cid_of(b"another record")
 
@@ -261,6 +264,58 @@ def test_a_proof_has_no_empty_node_inside_and_no_root_without_keys() -> None:
     bare = put(blocks, [], [put(blocks, [LOWEST], [None, None])])
     with pytest.raises(Rejected, match="bad-node: a root without keys"):
         PartialTree(bare, blocks).find(sought)
+
+
+LOW, HIGH = sorted(key for key in records(900) if trees.height(key) == 0)[::400][:2]
+TOP = next(key for key in records(900) if trees.height(key) == 1 and LOW < key < HIGH)
+Blocks = dict[bytes, bytes]
+
+
+def node(blocks: Blocks, keys: list[str], *children: bytes | None) -> bytes:
+    """Make a node with whatever is asked for."""
+    root, block = trees.encode_node(keys, [OTHER] * len(keys), list(children))
+    blocks[root] = block
+    return root
+
+
+def bomb(blocks: Blocks) -> bytes:
+    child = node(blocks, [LOW], None, None)
+    for _ in range(5_000):
+        child = node(blocks, [], child)
+    return node(blocks, [LOW], None, child)
+
+
+HOSTILE: dict[str, tuple[Callable[[Blocks], bytes], str]] = {
+    "a bomb of depth": (bomb, "below the lowest height"),
+    "a child below a leaf": (
+        lambda blocks: node(blocks, [LOW], None, node(blocks, [HIGH], None, None)),
+        "below the lowest height",
+    ),
+    "an empty node": (lambda blocks: node(blocks, [TOP], None, node(blocks, [], None)), "empty node"),
+    "keys below their place": (
+        lambda blocks: node(blocks, [TOP], None, node(blocks, [LOW, HIGH], None, None, None)),
+        "ascend",
+    ),
+    "a root without keys": (
+        lambda blocks: node(blocks, [], node(blocks, [HIGH], None, None)),
+        "root without keys",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_tree_in_a_proof_is_refused_where_its_fault_is(name: str) -> None:
+    make, told = HOSTILE[name]
+    blocks: Blocks = {}
+    root = make(blocks)
+    for work in (
+        lambda: PartialTree(root, blocks).find(HIGH.encode()),
+        lambda: invert(root, blocks, [RepoOp("create", HIGH, OTHER, None)]),
+        lambda: invert(root, blocks, [RepoOp("delete", HIGH + "x", None, OTHER)]),
+    ):
+        with pytest.raises(Rejected, match=told) as caught:
+            work()
+        assert caught.value.reason == "bad-node"
 
 
 def test_a_record_with_the_cid_of_a_node_is_no_node() -> None:

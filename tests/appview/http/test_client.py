@@ -22,6 +22,7 @@ from appview.http.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
 
 class FakeResolver(AbstractResolver):
@@ -70,6 +71,27 @@ async def test_a_document_is_fetched() -> None:
     async with server(hello) as url, HttpClient(allow_loopback=True) as client:
         answer = await client.get(url)
     assert (answer.status, answer.body) == (200, b"hello")
+
+
+async def test_neither_a_proxy_nor_a_password_of_the_machine_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str | None] = []
+
+    async def look(request: web.Request) -> web.StreamResponse:
+        shown.append(request.headers.get("Authorization"))
+        return web.Response(body=b"itself")
+
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with server(hello) as proxy, server(look) as url:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        async with HttpClient(allow_loopback=True) as client:
+            assert (await client.get(url)).body == b"itself"
+    assert shown == [None]
 
 
 async def test_loopback_is_refused_unless_it_is_allowed() -> None:

@@ -12,11 +12,11 @@ import pytest
 from yarl import URL
 
 from appview.clock import now
+from appview.ingest import backfill
 from appview.ingest.commands import Drop, Resync
 from appview.ingest.commits import MAX_FUTURE
 from appview.ingest.engine import EARLY_INTERVAL
 from appview.ingest.refreshes import SECOND
-from appview.ingest import backfill
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
 from tests.appview.ingest.test_engine import Desk, only

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_KEY_BYTES: Final = 1_024  # repository spec, a path
+# Ours; the repository spec asks for "a statistically unlikely maximum length". Three keys of four have height
+# 0: so many in a row come once in 10^62 times, unless somebody looks for such keys.
+MAX_ENTRIES: Final = 500
+MAX_NODE_BYTES: Final = MAX_ENTRIES * (
+    MAX_KEY_BYTES + 128
+)  # an entry has 110 bytes beside the key, and a link
 # An entry has 11 values, keys and a link's tag among them, in 54 bytes and more; links to children come with
 # 40 bytes and one value more.
 BYTES_AN_ITEM: Final = 4
@@ -94,6 +100,8 @@ def key_height(key: bytes) -> int:
 
 def decode_node(block: bytes) -> Entries:
     """Read one node, checking all that one node can show; raise `Rejected` (`bad-node`)."""
+    if len(block) > MAX_NODE_BYTES:
+        raise Rejected("bad-node", f"a node of {len(block):,} bytes, at most {MAX_NODE_BYTES:,}")
     try:
         refuse_crowds(block, MIN_ITEMS + len(block) // BYTES_AN_ITEM)
         node = cbrrr.decode_dag_cbor(block, cid_ctor=_Cid)
@@ -104,6 +112,8 @@ def decode_node(block: bytes) -> Entries:
     entries = node["e"]
     if type(entries) is not list:
         raise Rejected("bad-node", "the entries are not a list")
+    if len(entries) > MAX_ENTRIES:
+        raise Rejected("bad-node", f"a node of {len(entries):,} entries, at most {MAX_ENTRIES:,}")
     keys: list[bytes] = []
     values: list[bytes] = []
     children: list[bytes | None] = [_child(node["l"])]

@@ -14,7 +14,9 @@ from appview.ingest.errors import Rejected
 from appview.ingest.mst import (
     EMPTY_NODE,
     EMPTY_TREE,
+    MAX_ENTRIES,
     MAX_KEY_BYTES,
+    MAX_NODE_BYTES,
     decode_node,
     encode_node,
     key_height,
@@ -176,6 +178,30 @@ def test_a_node_that_is_as_full_as_can_be_is_no_crowd() -> None:
 def test_a_key_may_have_1024_bytes() -> None:
     key = b"c/" + b"a" * (MAX_KEY_BYTES - 2)
     assert decode_node(node([entry(key)])).keys == [key]
+
+
+def widest(count: int) -> bytes:
+    """Make a node of the longest keys, with next to nothing in common, and children between them."""
+    keys = [f"{97 + number % 26:c}{number:03}/".ljust(MAX_KEY_BYTES, "x") for number in range(count)]
+    return encode_node(
+        [key.encode() for key in sorted(keys)], [VALUE] * count, [cid_of(b"child")] * (count + 1)
+    )
+
+
+def test_a_node_has_500_entries_at_most() -> None:
+    assert len(decode_node(widest(MAX_ENTRIES)).keys) == 500
+    with pytest.raises(Rejected) as caught:
+        decode_node(widest(MAX_ENTRIES + 1))
+    assert caught.value.reason == "bad-node"
+
+
+def test_a_node_of_more_bytes_than_its_entries_can_have_is_not_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert MAX_NODE_BYTES * 0.95 < len(widest(MAX_ENTRIES)) <= MAX_NODE_BYTES
+    monkeypatch.setattr(cbrrr, "decode_dag_cbor", None)
+    with pytest.raises(Rejected, match="at most"):
+        decode_node(bytes(MAX_NODE_BYTES + 1))
 
 
 def test_keys_of_a_node_have_one_height() -> None:

@@ -107,7 +107,11 @@ class Catalog:
             raise InvalidRecord("$type", f"must be {collection}")
         check(value)
         if rkey is not None:
-            _check_key(self._definitions[collection][1]["key"], rkey)
+            self.check_key(collection, rkey)
+
+    def check_key(self, collection: str, rkey: str) -> None:
+        """Refuse a record key that the lexicon does not allow; raise `InvalidRecord`."""
+        _check_key(self._main(collection, "record")[1]["key"], rkey)
 
     def read_params(self, nsid: str, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Read a method's parameters from a query string's pairs; raise `InvalidRecord`.

@@ -2,30 +2,31 @@
 
 Invariants: no record is given out that is not signed by the account's key and reached through its tree; hosts
 are asked with manners (see `hosts`); a signature that does not fit makes the account's key be asked for once
-more, not oftener; what is computed over a large answer is computed by threads, one for what comes in, one for
-the trees of small and one for those of large repos, so that neither a large repo nor many of them keep the
-small ones, or the event loop, waiting.
+more, not oftener; what is computed over a large answer is computed by threads of its own, one for what comes
+in and one for the trees, which is shared in turns (see `walks`): neither a large repo nor many of them keep
+the small ones, or the event loop, waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from appview.http.errors import FetchError, HttpStatusError
-from appview.http.lanes import Standing
+from appview.http.lanes import Standing, site_of
 from appview.identity.errors import IdentityError, UnknownDid
 from appview.ingest.car import MAX_REPO_BYTES
 from appview.ingest.commits import prove_record
 from appview.ingest.errors import Rejected, RepoInactive
 from appview.ingest.hosts import Hosts
 from appview.ingest.snapshots import RepoReader
-from appview.ingest.whole import route_repo
-from lexicons.ids import CONFIG, MEMORY
+from appview.ingest.walks import Walks
+from appview.ingest.whole import routing
 from lexicons.syntax import Tid
 
 if TYPE_CHECKING:
@@ -47,12 +48,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPO_SECONDS: Final = 600.0  # ours: a repo, from the request to its last byte
-SMALL_REPO_BYTES: Final = 10_000_000  # ours: a repo that is walked in a second or two
 READ_BYTES: Final = 262_144  # ours: of a repo, checked at once
 INLINE_BYTES: Final = 1_000_000  # ours: of a repo, checked without a thread
 MAX_PROOF_BYTES: Final = 3_000_000  # a record of 1 MB and the nodes of its tree that lead there
 PROOF_SECONDS: Final = 30.0
-COLLECTIONS: Final = frozenset({str(MEMORY), str(CONFIG)})
 # An XRPC error of getRepo, and the account's status that it tells. Source: com.atproto.sync.getRepo.
 INACTIVE: Final = {
     "RepoTakendown": "takendown",
@@ -66,12 +65,13 @@ class FetchedRepo:
     """A repo as of one signed commit, laid aside on this machine; its tree is not looked at yet."""
 
     def __init__(
-        self, identity: Identity, snapshot: RepoSnapshot, walks: asyncio.Semaphore, folder: Path | None
+        self, identity: Identity, host: str, snapshot: RepoSnapshot, walks: Walks, folder: Path | None
     ) -> None:
         self.did = snapshot.did
         self.rev = snapshot.rev
         self.data = snapshot.data
         self.identity = identity
+        self._site = site_of(host)
         self._snapshot = snapshot
         self._walks = walks
         self._folder = folder
@@ -81,13 +81,7 @@ class FetchedRepo:
 
         Can be asked again, with other scopes, inside the block of `fetch`; what it gives outlasts that block.
         """
-
-        def work() -> RoutedRepo:
-            records = self._snapshot.records(COLLECTIONS.__contains__)
-            return route_repo(self.did, self.rev, self.data, records, scopes, self._folder)
-
-        async with self._walks:
-            return await asyncio.to_thread(work)
+        return await self._walks.run(self._site, routing(self._snapshot, scopes, self._folder))
 
 
 class RepoFetcher:
@@ -109,9 +103,8 @@ class RepoFetcher:
         self._folder = folder
         self._hosts = hosts or Hosts()
         self._standing = standing
-        self._reading = asyncio.Semaphore(1)
-        self._small_walks = asyncio.Semaphore(1)
-        self._large_walks = asyncio.Semaphore(1)
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="read")
+        self._walks = Walks()
 
     @asynccontextmanager
     async def fetch(self, did: Did) -> AsyncIterator[FetchedRepo]:
@@ -217,23 +210,20 @@ class RepoFetcher:
             await self._read(reader, b"".join(waiting))
             place.arrived()
             snapshot = await self._finish(reader)
-            walks = self._small_walks if reader.bytes_read <= SMALL_REPO_BYTES else self._large_walks
             outer.push_async_exit(stack.pop_all())
-            return FetchedRepo(identity, snapshot, walks, self._folder)
+            return FetchedRepo(identity, pds, snapshot, self._walks, self._folder)
 
     async def _read(self, reader: RepoReader, data: bytes) -> None:
         """Check and lay aside some bytes: at once, where not many have come."""
         if reader.bytes_read < INLINE_BYTES:
             reader.feed(data)
         else:
-            async with self._reading:
-                await asyncio.to_thread(reader.feed, data)
+            await asyncio.get_running_loop().run_in_executor(self._reading, reader.feed, data)
 
     async def _finish(self, reader: RepoReader) -> RepoSnapshot:
         if reader.bytes_read < INLINE_BYTES:
             return reader.finish(self._clock())
-        async with self._reading:
-            return await asyncio.to_thread(reader.finish, self._clock())
+        return await asyncio.get_running_loop().run_in_executor(self._reading, reader.finish, self._clock())
 
     async def _json(self, host: str, method: str, did: Did, reserve: float = 0.0) -> dict[str, Any]:
         async with self._hosts.place(host, "record", partial(self._standing, did), reserve=reserve):

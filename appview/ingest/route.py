@@ -29,7 +29,7 @@ from lexicons.memories import (
     read_tags,
 )
 from lexicons.spaces import SpaceUri
-from lexicons.syntax import Did
+from lexicons.syntax import Did, Tid
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -78,21 +78,46 @@ class Judged:
 
 def judge_memory(rkey: str, cid: str, block: bytes) -> Judged:
     """Decode and check a memory record; what is wrong with it becomes a `Refuse`."""
+    judged = judge_bytes(block)
+    return Judged(with_key(judged.change, rkey, cid), judged.topics)
+
+
+def judge_bytes(block: bytes) -> Judged:
+    """Decode and check the bytes of a memory record, whatever it is called: key and CID are left empty."""
     topics: Topics | None = None
     tags: tuple[str, ...] | None = None
     try:
         value = data.decode_record(block)
         tags = _tags_of(value)
         topics = None if tags is None else read_tags(tags)
-        garden().validate_record(MEMORY, value, rkey)
+        garden().validate_record(MEMORY, value)
         memory = Memory.from_record(value)
     except ContractError as error:
-        detail, brief = str(error)[:MAX_DETAIL], error.summary[:MAX_DETAIL]
-        return Judged(Refuse(rkey, cid, "record", detail, _kept(tags), brief), topics)
+        return Judged(_refuse(error, tags), topics)
     if not memory.text.strip():
-        refused = Refuse(rkey, cid, "blank", "the text is blank", memory.tags, "text: is blank")
-        return Judged(refused, topics)
-    return Judged(Put(rkey, cid, memory), topics)
+        return Judged(Refuse("", "", "blank", "the text is blank", memory.tags, "text: is blank"), topics)
+    return Judged(Put("", "", memory), topics)
+
+
+def with_key(change: Put | Refuse, rkey: str, cid: str) -> Put | Refuse:
+    """Give what was judged of a record's bytes its key, which may be one that no memory can have, and CID."""
+    if not is_key(rkey) and (isinstance(change, Put) or change.reason != "record"):
+        try:
+            garden().check_key(MEMORY, rkey)
+        except ContractError as error:
+            change = _refuse(error, change.memory.tags if isinstance(change, Put) else change.tags)
+    if isinstance(change, Put):
+        return Put(rkey, cid, change.memory)
+    return replace(change, rkey=rkey, cid=cid)
+
+
+def is_key(rkey: str) -> bool:
+    """Tell whether a memory can have a record key; its lexicon says that it is a TID."""
+    return Tid.is_valid(rkey)
+
+
+def _refuse(error: ContractError, tags: tuple[str, ...] | None) -> Refuse:
+    return Refuse("", "", "record", str(error)[:MAX_DETAIL], _kept(tags), error.summary[:MAX_DETAIL])
 
 
 def judge_config(author: Did, rev: str, record: RecordChange) -> ConfigChange | None:
@@ -184,9 +209,16 @@ def refusals(updates: Iterable[RepoUpdate]) -> Sequence[tuple[Literal["record", 
 
 def count_stray(topics: Topics | None, chosen: frozenset[SpaceUri], strays: Counter[Stray] | None) -> None:
     """Count a record that is in no space because its tag `space=` names none that takes it."""
+    if strays is not None and (stray := stray_of(topics, chosen)) is not None:
+        strays[stray] += 1
+
+
+def stray_of(topics: Topics | None, chosen: frozenset[SpaceUri]) -> Stray | None:
+    """Tell what keeps a record out of every space, where that is its tag `space=`."""
     named = None if topics is None else topics.attributes.get(SPACE_ATTRIBUTE)
-    if strays is not None and named is not None and not chosen:
-        strays["no space that takes it" if Did.is_valid(named) else "no DID"] += 1
+    if named is None or chosen:
+        return None
+    return "no space that takes it" if Did.is_valid(named) else "no DID"
 
 
 def _tags_of(value: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from appview.identity.keys import PublicKey
+    from appview.ingest.mst import Leaf
     from lexicons.syntax import Did
 
 
@@ -37,26 +38,36 @@ class RepoRecord:
 
 
 class RepoSnapshot:
-    """A repo as of one signed commit."""
+    """A repo as of one signed commit; `size` is the bytes that it came in."""
 
-    def __init__(self, did: Did, rev: str, data: bytes, blocks: BlockFile) -> None:
+    def __init__(self, did: Did, rev: str, data: bytes, blocks: BlockFile, size: int) -> None:
         self.did = did
         self.rev = rev
         self.data = data
+        self.size = size
         self._blocks = blocks
 
-    def records(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[RepoRecord]:
-        """Walk the whole tree, giving the records of the wanted collections in order of their paths.
+    def leaves(self) -> Iterator[Leaf]:
+        """Walk the whole tree, giving what it names in order of the paths.
 
         Raises `Rejected` (`bad-node`, `missing-block`) where the tree is not one; then nothing given before
         counts.
         """
-        for leaf in walk(self.data, self._node):
+        return walk(self.data, self._node)
+
+    def record(self, cid: bytes) -> bytes:
+        """Give a record that a leaf names; raise `Rejected` (`missing-block`)."""
+        record = self._blocks.get(cid)
+        if record is None:
+            raise Rejected("missing-block", f"no record {Link(cid)}")
+        return record
+
+    def records(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[RepoRecord]:
+        """Walk the whole tree, giving the records of the wanted collections in order of their paths; raise
+        `Rejected`."""
+        for leaf in self.leaves():
             if wanted(leaf.collection):
-                record = self._blocks.get(leaf.cid)
-                if record is None:
-                    raise Rejected("missing-block", f"no record {Link(leaf.cid)}")
-                yield RepoRecord(leaf.collection, leaf.rkey, leaf.cid, record)
+                yield RepoRecord(leaf.collection, leaf.rkey, leaf.cid, self.record(leaf.cid))
 
     def _node(self, cid: bytes) -> bytes | None:
         return EMPTY_NODE if cid == EMPTY_TREE else self._blocks.get(cid)
@@ -97,7 +108,7 @@ class RepoReader:
             raise Rejected("missing-block", "the commit object is not there")
         signed = read_signed(block, self._did, self._key)
         check_rev(signed.rev, now)
-        return RepoSnapshot(self._did, signed.rev, signed.data, self._blocks)
+        return RepoSnapshot(self._did, signed.rev, signed.data, self._blocks, self.bytes_read)
 
     def close(self) -> None:
         """Drop the blocks."""

@@ -1,38 +1,49 @@
 """What a whole repo means for the spaces: judged record by record as the walk over its tree reaches them.
 
 Of a record no more is kept than what a space takes of it, and that is laid aside (see `spool`): of what is
-refused its reason, of what belongs nowhere nothing. So memory is bounded whatever the repo holds. All of it
-is void where the walk ends in an error, which nobody sees who calls `route_repo`.
+refused its reason, of what belongs nowhere nothing. So memory is bounded whatever the repo holds. Many keys
+may name one record: it is judged and laid aside once, and what a repo puts into spaces stands in proportion
+to its size. All of it is void where the walk ends in an error, which nobody sees who calls `route_repo`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from appview.ingest.errors import Rejected
 from appview.ingest.route import (
     ConfigChange,
     RecordChange,
     Stray,
-    count_stray,
+    is_key,
+    judge_bytes,
     judge_config,
-    judge_memory,
+    stray_of,
     targets,
 )
-from appview.ingest.spool import Spool
-from appview.memory.values import Refuse, RepoUpdate
+from appview.ingest.spool import Laid, Spool
+from appview.ingest.walks import finish
+from appview.memory.values import RepoUpdate
 from lexicons.data import cid_text
 from lexicons.ids import CONFIG, CONFIG_RKEY, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from appview.ingest.snapshots import RepoRecord
+    from appview.ingest.mst import Leaf
+    from appview.ingest.snapshots import RepoSnapshot
+    from appview.ingest.walks import Work
     from appview.memory.scope import Scope
     from lexicons.spaces import SpaceUri
-    from lexicons.syntax import Did
+
+# Ours: what a repo's memories may come to, each as often as a key names it. Where each is named once they
+# come to less than the repo.
+MAX_TIMES: Final = 4  # times the repo's own size
+MIN_ALLOWED_BYTES: Final = 4_000_000  # whatever its size
+MAX_KNOWN: Final = 4_096  # ours: records whose verdict is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +60,69 @@ class RoutedRepo:
 
 
 def route_repo(
-    author: Did,
-    rev: str,
-    data: bytes,
-    records: Iterable[RepoRecord],
-    scopes: Mapping[SpaceUri, Scope],
-    folder: Path | None = None,
+    repo: RepoSnapshot, scopes: Mapping[SpaceUri, Scope], folder: Path | None = None
 ) -> RoutedRepo:
-    """Judge the records of a repo, given in order of their paths. Where there are no scopes memories are
+    """Judge the records of a repo; raise `Rejected`, `StoreError`. Where there are no scopes memories are
     counted and not looked at. `folder` takes what is too large for memory."""
+    return finish(routing(repo, scopes, folder))
+
+
+def routing(
+    repo: RepoSnapshot, scopes: Mapping[SpaceUri, Scope], folder: Path | None = None
+) -> Work[RoutedRepo]:
+    """Do what `route_repo` does, giving way at every leaf of the tree."""
     config: ConfigChange | None = None
     refused: Counter[str] = Counter()
     strays: Counter[Stray] = Counter()
-    memories = 0
+    memories = named = 0
+    allowed = max(MIN_ALLOWED_BYTES, MAX_TIMES * repo.size)
+    known: dict[bytes, Laid | Stray | None] = {}
     spool = Spool(list(scopes), folder)
-    for record in records:
-        if record.collection == CONFIG and record.rkey == CONFIG_RKEY:
-            change = RecordChange(record.collection, record.rkey, cid_text(record.cid), record.record)
-            config = judge_config(author, rev, change)
-        if record.collection != MEMORY:
+    for leaf in repo.leaves():
+        yield
+        rkey, cid = leaf.rkey, leaf.cid
+        if leaf.collection == CONFIG and rkey == CONFIG_RKEY:
+            change = RecordChange(leaf.collection, rkey, cid_text(cid), repo.record(cid))
+            config = judge_config(repo.did, repo.rev, change)
+        if leaf.collection != MEMORY:
             continue
         memories += 1
-        if not scopes:
+        if cid not in known:
+            if len(known) >= MAX_KNOWN:
+                known.clear()
+            verdict = known[cid] = _judge(repo, leaf, scopes, spool)
+        elif isinstance(verdict := known[cid], Laid):
+            spool.again(cid, rkey, verdict)
+        if not isinstance(verdict, Laid):
+            if verdict is not None:
+                strays[verdict] += 1
             continue
-        judged = judge_memory(record.rkey, "", record.record)
-        chosen = targets(author, judged.topics, scopes)
-        count_stray(judged.topics, chosen, strays)
-        if chosen:
-            if isinstance(judged.change, Refuse):
-                refused[judged.change.reason] += 1
-            spool.add(chosen, record.cid, judged.change)
+        reason = verdict.reason if is_key(rkey) else "record"
+        if reason is not None:
+            refused[reason] += 1
+        named += verdict.size
+        if named > allowed:
+            raise Rejected(
+                "too-big", f"its memories come to more than {allowed:,} bytes, and it has {repo.size:,}"
+            )
     spool.seal()
-    tree = cid_text(data)
+    tree = cid_text(repo.data)
     updates = {
-        space: RepoUpdate(author, rev, spool.changes(space), tree, complete=True, scope=scope)
+        space: RepoUpdate(repo.did, repo.rev, spool.changes(space), tree, complete=True, scope=scope)
         for space, scope in scopes.items()
     }
-    return RoutedRepo(rev, updates, config, memories, refused, strays)
+    return RoutedRepo(repo.rev, updates, config, memories, refused, strays)
+
+
+def _judge(
+    repo: RepoSnapshot, leaf: Leaf, scopes: Mapping[SpaceUri, Scope], spool: Spool
+) -> Laid | Stray | None:
+    """Judge a record that is not known: lay it aside where a space takes it, else tell what keeps it out."""
+    block = repo.record(leaf.cid)
+    if not scopes:
+        return None
+    judged = judge_bytes(block)
+    chosen = targets(repo.did, judged.topics, scopes)
+    if not chosen:
+        return stray_of(judged.topics, chosen)
+    return spool.add(chosen, leaf.cid, leaf.rkey, judged.change)

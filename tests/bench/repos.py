@@ -300,7 +300,7 @@ def prove(path: Path, did: str, key: str) -> dict[str, float]:
             return work(reader.finish(time.time_ns() // 1000))
 
     def route(snapshot: RepoSnapshot) -> int:
-        routed = route_repo(author, snapshot.rev, snapshot.data, snapshot.records(), scopes, path.parent)
+        routed = route_repo(snapshot, scopes, path.parent)
         return sum(len(update.changes) for update in routed.updates.values())
 
     def parse() -> int:

@@ -17,9 +17,12 @@ from appview.ingest import (
     fetch,
     hosts,
     jetstream,
+    mst,
     prover,
     scratch,
     strangers,
+    walks,
+    whole,
 )
 from appview.memory import apply, complete
 from appview.source_lines import KINDS, OPTIONS, parse_source
@@ -67,7 +70,10 @@ def test_limits_are_those_of_the_code(sentence: str) -> None:
     "sentence",
     [
         f"Repos below {scratch.MEMORY_BYTES // 1_000_000} MB stay in memory",
-        f"one small repo (up to {fetch.SMALL_REPO_BYTES // 1_000_000} MB)",
+        f"in turns of {walks.TURN_SECONDS} seconds",
+        f"up to {whole.MAX_KNOWN:,} records are remembered",
+        f"{mst.MAX_ENTRIES} entries, {mst.MAX_NODE_BYTES // 1_000} kB",
+        f"{whole.MAX_TIMES} times the size of the repo, or {whole.MIN_ALLOWED_BYTES // 1_000_000} MB",
         f"up to {apply.MAX_ROUND:,} records and {complete.MAX_ROUND_BYTES // 1_000_000} MB at a time",
         f"again after {backfill.RETRY.base:.0f} seconds, then after twice as long each time, up to"
         f" {backfill.RETRY.cap / 3600:.0f} hour;",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,9 +12,11 @@ from appview.http.client import HttpClient
 from appview.http.errors import HttpStatusError
 from appview.identity.errors import IdentityError
 from appview.identity.resolver import Resolver
+from appview.ingest import fetch
 from appview.ingest.errors import Rejected, RepoInactive
 from appview.ingest.fetch import INLINE_BYTES, READ_BYTES, RepoFetcher
 from appview.ingest.hosts import PER_HOST
+from appview.ingest.whole import routing
 from appview.memory.scope import EVERYTHING, NOTHING
 from lexicons.ids import CONFIG, MEMORY
 from lexicons.spaces import SpaceUri
@@ -25,10 +27,11 @@ from tests.network.synthetic.blocks import car
 from tests.network.synthetic.pds import Pds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Generator
 
     from aiohttp import web
 
+    from appview.ingest.snapshots import RepoSnapshot
     from appview.ingest.whole import RoutedRepo
     from tests.network.synthetic import Account
 
@@ -105,6 +108,28 @@ async def test_what_was_taken_outlasts_its_place_and_can_be_taken_for_other_scop
     assert [len(list(second.updates[space].changes)) for space in (SPACE, other)] == [1, 0]
     with pytest.raises(RuntimeError):
         await repo.route({SPACE: EVERYTHING})
+
+
+async def test_a_walk_that_does_not_end_keeps_nobody_waiting(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless, author = setup.author(0), setup.author(0)
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work(repo: RepoSnapshot, *more: Any) -> Generator[None, None, RoutedRepo]:
+        while repo.did == endless.did:
+            loop.call_soon_threadsafe(begun.set)
+            yield
+        return (yield from routing(repo, *more))
+
+    monkeypatch.setattr(fetch, "routing", work)
+    walking = asyncio.create_task(setup.take(endless.did))
+    async with asyncio.timeout(10):
+        await begun.wait()
+        assert (await setup.take(author.did)).memories == 1
+    walking.cancel()
+    await asyncio.gather(walking, return_exceptions=True)
 
 
 async def test_a_repo_whose_tree_is_false_gives_nothing(setup: Setup) -> None:

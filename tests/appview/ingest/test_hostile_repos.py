@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lexicons.ids import MEMORY
+from lexicons.syntax import Did
 from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.test_snapshots import signed_tree
 from tests.appview.ingest.world import World, memory, rkey
-from tests.network.synthetic import Account, Network
+from tests.network.synthetic import Account, Network, tid
 from tests.network.synthetic import mst as trees
 from tests.network.synthetic.blocks import block_of, car
 from tests.simulated_time import seconds_of, simulated, simulated_clock
@@ -19,6 +20,8 @@ from tests.simulated_time import seconds_of, simulated, simulated_clock
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from lexicons.spaces import SpaceUri
 
 VALUE, RECORD = block_of(memory("of a false tree"))
 KEYS = sorted(
@@ -86,6 +89,58 @@ async def refused(world: World, lie: Callable[[Account], bytes]) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_false_repo_is_not_taken(world: World, name: str) -> None:
     await refused(world, HOSTILE[name])
+
+
+def named_often(account: Account, record: dict[str, Any], count: int) -> bytes:
+    """A repo in which so many keys name one record."""
+    value, block = block_of(record)
+    items = {f"{MEMORY}/{tid(1_700_000_000_000_000 + number)}": value for number in range(count)}
+    root, nodes = trees.build(items)
+    account.rev = account.next_rev()
+    return signed_tree(account, root, [*nodes.items(), (value, block)])
+
+
+async def test_a_record_under_many_keys_delays_nobody(world: World) -> None:
+    async with world.running():
+        space, _ = await several(world, 1)
+        carol, mallory = world.network.account(), world.network.account()
+        world.remember(carol, "hers")
+        endless = memory(
+            "\U0001f468\u200d" * 142_000
+        )  # 1 MB, one letter as people count: takes 5 ms to judge
+        world.network.pds[0].export[mallory.did] = named_often(mallory, endless, 20_000)
+        asked = world.network.pds[0].requests["com.atproto.sync.getRepo"]
+        await world.join(space, mallory)
+        await world.until_status(lambda _: world.network.pds[0].requests["com.atproto.sync.getRepo"] > asked)
+        await world.join(space, carol)
+        await world.until_mirrored(space, carol)
+        await world.until(lambda: skips(world, space, mallory, {"record": 20_000}))
+
+
+async def skips(world: World, space: SpaceUri, account: Account, reasons: dict[str, int]) -> bool:
+    return await world.skipped(space, account.did) == reasons
+
+
+async def test_what_a_repo_puts_into_spaces_is_bounded(world: World) -> None:
+    async with world.running():
+        space, _ = await several(world, 1)
+        within, beyond = world.network.account(), world.network.account()
+        text = "compost " * 1_200
+        world.network.pds[0].export[within.did] = named_often(within, memory(text), 300)
+        world.network.pds[0].export[beyond.did] = named_often(beyond, memory(text), 600)
+        await world.join(space, within)
+        await world.join(space, beyond)
+        await world.until_status(lambda s: s["repos"]["fetches"].get("failed: Rejected", 0) >= 1)
+
+        async def is_taken() -> bool:
+            return len(await world.facts(space)) == 1 + 300
+
+        await world.until(is_taken)
+        row = world.ingest._pipeline.rows[Did(beyond.did)]
+        assert row.error is not None and row.error.startswith("too-big: its memories come to more than")
+        del world.network.pds[0].export[beyond.did]
+        world.remember(beyond, "no more than it should be")
+        await world.until_mirrored(space, beyond)
 
 
 async def test_blocks_that_nobody_names_do_no_harm(world: World) -> None:

@@ -93,6 +93,7 @@ class Reconciler:
                 version = await self._version()
                 strangers = self.strangers.noticed and loop.time() >= patience
                 if version != seen or self._repairs.asked or strangers:
+                    await self._committer.flush()  # here, where nobody waits for it: a space may take long
                     async with self._pipeline.lock:
                         await self.reconcile()
                     seen, patience = version, loop.time() + STRANGERS_SECONDS

@@ -6,22 +6,26 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from appview.ingest import backfill
+from appview.ingest.committer import Committer
 from appview.ingest.fetch import FetchedRepo
 from appview.ingest.hosts import PER_HOST
 from appview.ingest.scratch import Scratch
 from appview.memory.scope import Subtree
+from appview.memory.store import SpaceStore
 from lexicons.syntax import Did
+from tests.appview.ingest.test_faults import several
 from tests.appview.ingest.test_rights import may
 from tests.appview.ingest.world import World, held
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pytest
 
     from appview.ingest.whole import RoutedRepo
     from appview.memory.scope import Scope
+    from appview.memory.values import Applied, Update
     from lexicons.spaces import SpaceUri
 
 
@@ -241,3 +245,37 @@ async def test_many_repos_come_through_the_narrow_place_before_the_disk(
         await world.reconcile()
         await world.until_mirrored(space, *authors)
         assert all(len(held(author)) == 20 for author in authors)
+
+
+async def test_a_space_that_takes_long_to_write_keeps_nobody_waiting_while_rules_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, go, flushing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    real_apply, real_flush = SpaceStore.apply, Committer.flush
+    async with world.running():
+        space, (bob,) = await several(world, 1)
+        mallory, large = world.authority()
+        await world.until_declared(large)
+
+        async def apply(store: SpaceStore, updates: Sequence[Update]) -> Applied:
+            if store.space == large:
+                writing.set()
+                await go.wait()
+            return await real_apply(store, updates)
+
+        async def flush(committer: Committer) -> None:
+            flushing.set()
+            await real_flush(committer)
+
+        monkeypatch.setattr(SpaceStore, "apply", apply)
+        world.remember(mallory, "much")
+        async with asyncio.timeout(10):
+            await writing.wait()
+            monkeypatch.setattr(Committer, "flush", flush)
+            await world.access.add_member(space, Did(mallory.did), "test")
+            await flushing.wait()
+        world.remember(bob, "goes on")
+        await world.until_texts_of(space, bob, {"before", "goes on"})
+        go.set()
+        await world.until_mirrored(large, mallory)
+        await world.until_mirrored(space, mallory)

@@ -6,6 +6,12 @@ package, which is imported only when a text may hold a cluster of several charac
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regex import Pattern
+
 
 def utf8_length(text: str) -> int:
     """Count the bytes of `text` in UTF-8; a lone surrogate counts 3."""
@@ -31,4 +37,16 @@ def exceeds_bytes(text: str, limit: int) -> bool:
 
 def exceeds_graphemes(text: str, limit: int) -> bool:
     """Tell whether `text` has more than `limit` graphemes, mostly without counting them."""
-    return len(text) > limit and grapheme_count(text) > limit
+    if len(text) <= limit:
+        return False
+    if text.isascii():
+        return grapheme_count(text) > limit
+    return _more_than(limit).match(text) is not None
+
+
+@cache
+def _more_than(limit: int) -> Pattern[str]:
+    """Make what matches texts of more than so many graphemes: it looks no further, and cuts nothing out."""
+    import regex
+
+    return regex.compile(rf"\X{{{limit + 1}}}")

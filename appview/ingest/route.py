@@ -164,9 +164,10 @@ def route_commit(
     """Turn the memory records of one commit into an update for each space it changes.
 
     `scopes` says what the author may write, for every space where that is anything; `strays` counts the
-    records that a tag keeps out of all of them.
+    records that a tag keeps out of all of them. What many of the records are is judged once.
     """
     changes: dict[SpaceUri, list[Change]] = {}
+    known: dict[str, Judged] = {}
     for record in records:
         if record.collection != MEMORY or not scopes:
             continue
@@ -174,12 +175,15 @@ def route_commit(
             for space in scopes:
                 changes.setdefault(space, []).append(Delete(record.rkey))
             continue
-        judged = judge_memory(record.rkey, record.cid, record.block)
+        judged = known.get(record.cid)
+        if judged is None:
+            judged = known[record.cid] = judge_bytes(record.block)
+        change = with_key(judged.change, record.rkey, record.cid)
         chosen = targets(author, judged.topics, scopes)
         count_stray(judged.topics, chosen, strays)
         for space in scopes:
             if space in chosen:
-                changes.setdefault(space, []).append(judged.change)
+                changes.setdefault(space, []).append(change)
             elif record.existed:
                 changes.setdefault(space, []).append(Delete(record.rkey))
     return {

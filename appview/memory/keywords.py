@@ -274,8 +274,16 @@ def _texts(
 
 
 def _analysed(analyser: Analyser, texts: Iterable[tuple[int, str, Sequence[str], str | None]]) -> list[Row]:
-    document = analyser.document
-    return [(id_, *document(text, tags, source).columns) for id_, text, tags, source in texts]
+    """Analyse texts; what many of them say, once."""
+    rows: list[Row] = []
+    known: dict[tuple[str, tuple[str, ...], str | None], tuple[str, str, str, str]] = {}
+    for id_, text, tags, source in texts:
+        said = (text, tuple(tags), source)
+        columns = known.get(said)
+        if columns is None:
+            columns = known[said] = analyser.document(text, tags, source).columns
+        rows.append((id_, *columns))
+    return rows
 
 
 def _add(connection: Connection, index: str, rows: Sequence[Row]) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from appview.ingest import route as route_module
 from appview.ingest.route import (
+    Judged,
     RecordChange,
     Stray,
     judge_config,
@@ -190,6 +192,25 @@ def test_a_memory_goes_wherever_its_author_may_write() -> None:
     made = route(change(record()))
     assert set(made) == {GARDEN, SHED}
     assert all(isinstance(changes[0], Put) for changes in made.values())
+
+
+def test_a_record_that_many_keys_name_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[bytes] = []
+
+    def judging(block: bytes) -> Judged:
+        judged.append(block)
+        return judge(block)
+
+    judge = route_module.judge_bytes
+    monkeypatch.setattr(route_module, "judge_bytes", judging)
+    block = data.encode(record())
+    keys = ["3jzfcijpj2z2a", "3jzfcijpj2z2b", "self", "3jzfcijpj2z2c"]
+    changes = [RecordChange(MEMORY, key, "cid", block, False) for key in keys]
+    made = route(*changes, **{GARDEN: EVERYTHING})[GARDEN]
+    assert [(each.rkey, type(each)) for each in made] == [
+        (key, Refuse if key == "self" else Put) for key in keys
+    ]
+    assert judged == [block]
 
 
 def test_a_space_tag_narrows_to_one_space() -> None:

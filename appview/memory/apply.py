@@ -3,6 +3,8 @@
 Invariants:
 - An update whose rev is not above the author's last one is not looked at, unless it is complete: so an event
   that comes twice changes nothing. The order of complete updates is the caller's care.
+- A complete update may be applied bit by bit; the author's rev moves with the last. Until then nothing else
+  of the author's may be applied.
 - A partial update does not move the author's rev: what came before it may still come.
 - A version that is live already (same record key, same CID) is not touched.
 - Of a record there is at most one of: a live fact, a row in `skipped`.
@@ -17,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from appview.memory.complete import MAX_ROUND_BYTES, merged, weight
+from appview.memory.complete import MAX_ROUND_BYTES, Merge, weight
 from appview.memory.judge import Fits, judge
 from appview.memory.rights import is_writable
 from appview.memory.values import Applied, Delete, Put, Refuse, Removal, Visibility
@@ -77,8 +79,11 @@ class Outcome:
         return Applied(self.created, self.updated, self.deleted, self.unchanged, reasons)
 
 
-def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
-    """Apply updates in order."""
+def apply_updates(
+    writer: Writer, updates: Sequence[Update], merge: Merge | None = None, most: int | None = None
+) -> Outcome:
+    """Apply updates in order; with `merge`, of the one update, which is complete, about `most` (by cost) of
+    what is left of it. The author's rev moves when it is over."""
     connection = writer.connection
     outcome = Outcome()
     pending: dict[Key, tuple[str, Change, Scope]] = {}
@@ -106,7 +111,8 @@ def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
         changes: Iterable[Change] = update.changes
         if update.complete:
             flush()
-            changes = merged(connection, update)
+            merge = merge or Merge(update)
+            changes = merge.read(connection, most)
         size = 0
         for change in changes:
             key = (update.author, change.rkey)
@@ -115,8 +121,10 @@ def apply_updates(writer: Writer, updates: Sequence[Update]) -> Outcome:
                 flush()
                 size = weight(change)
             pending[key] = (update.rev, change, update.scope)
-        if update.partial:
+        if update.partial or (update.complete and merge is not None and not merge.is_over):
             continue
+        if update.complete:
+            merge = None
         revs[update.author] = update.rev
         applied[update.author] = (update.rev, update.data)
     flush()

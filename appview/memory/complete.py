@@ -1,7 +1,7 @@
 """Complete updates: what they name, and what else is held of their authors, in one pass that holds neither.
 
 Both come by ascending record key and are merged, so that a repo of any size, against a space that holds as
-much of it, takes the memory of a page.
+much of it, takes the memory of a page. The pass may be made in many transactions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ PAGE: Final = 1_000  # record keys read at once
 MAX_ROUND_BYTES: Final = (
     4_000_000  # ours: texts and vectors worked on at once; indexing takes several times that
 )
+CHANGE_COST: Final = 100  # ours: of the rows of a record, or of a commit, whatever they say
+VECTOR_BYTES: Final = 32  # ours: bytes of a vector that cost as much as a character
 
 _HELD: Final = (
     "SELECT rkey FROM facts WHERE author = ?1 AND invalidated_at IS NULL AND rkey > ?2"
@@ -27,28 +29,57 @@ _HELD: Final = (
 )
 
 
-def merged(connection: Connection, update: RepoUpdate) -> Iterator[Change]:
-    """Give a complete update's changes, and a `Delete` of each record held that it does not name.
+class Merge:
+    """A complete update's changes, and a `Delete` of each record held that it does not name.
 
-    While it is read, changes that it gave may be applied.
+    `read` gives them; while it does, changes that it gave may be applied. It may be left when it has given
+    `most`, and goes on from there, in another transaction too, as long as nobody else changes the author's.
     """
-    held = _held(connection, update.author)
-    waiting = next(held, None)
-    last = ""
-    for change in _ascending(update.changes):
-        rkey = change.rkey
-        if rkey < last:
-            raise AssertionError("changes that do not ascend")
-        last = rkey
-        while waiting is not None and waiting < rkey:
-            yield Delete(waiting)
-            waiting = next(held, None)
-        if waiting == rkey:
-            waiting = next(held, None)
-        yield change
-    while waiting is not None:
-        yield Delete(waiting)
+
+    def __init__(self, update: RepoUpdate) -> None:
+        self.is_over = False
+        self._author = update.author
+        self._changes = iter(_ascending(update.changes))
+        self._next: Change | None = None
+        self._begun = False
+        self._last = ""  # the record key of what was given last
+
+    def read(self, connection: Connection, most: int | None = None) -> Iterator[Change]:
+        """Give all, or up to about so much by `cost`."""
+        if not self._begun:
+            self._begun, self._next = True, next(self._changes, None)
+        held = _held(connection, self._author, self._last)
         waiting = next(held, None)
+        spent = 0
+        while most is None or spent < most:
+            change = self._next
+            if waiting is not None and (change is None or waiting < change.rkey):
+                self._last, change = waiting, Delete(waiting)
+                waiting = next(held, None)
+            elif change is not None:
+                if change.rkey < self._last:
+                    raise AssertionError("changes that do not ascend")
+                if waiting == change.rkey:
+                    waiting = next(held, None)
+                self._last = change.rkey
+                self._next = next(self._changes, None)
+            else:
+                self.is_over = True
+                return
+            spent += cost(change)
+            yield change
+
+
+def cost(change: Change) -> int:
+    """Tell what it costs to write a change: characters to be analysed, up to two microseconds each."""
+    if not isinstance(change, Put):
+        return CHANGE_COST
+    memory = change.memory
+    vectors = len(memory.embedding.vector)
+    if memory.next_embedding is not None:
+        vectors += len(memory.next_embedding.vector)
+    words = len(memory.text) + len(memory.source or "") + sum(map(len, memory.tags))
+    return CHANGE_COST + words + vectors // VECTOR_BYTES
 
 
 def weight(change: Change) -> int:
@@ -64,9 +95,8 @@ def _ascending(changes: Iterable[Change]) -> Iterable[Change]:
     return sorted(changes, key=lambda change: change.rkey) if isinstance(changes, tuple) else changes
 
 
-def _held(connection: Connection, author: str) -> Iterator[str]:
-    """Read the keys of the records of an author that are known here, indexed or left out."""
-    last = ""
+def _held(connection: Connection, author: str, last: str) -> Iterator[str]:
+    """Read the keys after `last` of the records of an author that are known here, indexed or left out."""
     while page := connection.execute(_HELD, (author, last, PAGE)).fetchall():
         for (rkey,) in page:
             yield rkey

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from appview.memory.analyser import Analyser
     from appview.memory.apply import Outcome
+    from appview.memory.complete import Merge
     from appview.memory.reads import Placed, Position
     from appview.memory.scope import Scope
     from appview.memory.strength import Recall
@@ -197,11 +198,17 @@ class SpaceStore:
                 skipped=dict(outcome.applied.skipped),
             )
 
-    async def apply(self, updates: Sequence[Update]) -> Applied:
-        """Apply what commits and accounts changed; what was applied before changes nothing."""
+    async def apply(
+        self, updates: Sequence[Update], merge: Merge | None = None, most: int | None = None
+    ) -> Applied:
+        """Apply what commits and accounts changed; what was applied before changes nothing.
+
+        With `merge`, about `most` (see `complete.cost`) of what is left of the one update, which is complete.
+        Begin with a new one when that fails.
+        """
 
         def work(writer: Writer) -> tuple[Outcome, frozenset[Did]]:
-            return apply_updates(writer, updates), hidden_authors(writer.connection)
+            return apply_updates(writer, updates, merge, most), hidden_authors(writer.connection)
 
         try:
             outcome, self._hidden = await self._write(work)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from appview.memory.apply import Outcome
+    from appview.memory.complete import Merge
     from appview.memory.values import Change
     from appview.sqlite import Connection
 
@@ -165,8 +166,11 @@ class File:
     def configure(self, config: Config | None) -> Outcome:
         return configure(self.writer(), config)
 
-    def apply(self, *updates: RepoUpdate) -> Outcome:
-        return apply_updates(self.writer(), updates)
+    def apply(self, *updates: RepoUpdate, merge: Merge | None = None, most: int | None = None) -> Outcome:
+        return apply_updates(self.writer(), updates, merge, most)
+
+    def revs(self) -> dict[str, str]:
+        return dict(self.connection.execute("SELECT author, rev FROM repos").fetchall())
 
     def check(self) -> list[str]:
         return check(self.connection)

@@ -20,6 +20,7 @@ from tests.appview.memory.support import (
     NOW,
     OTHER,
     Clock,
+    WordAnalyser,
     commit,
     delete,
     memory,
@@ -57,6 +58,23 @@ def bytes_of(path: Path) -> bytes:
 
 async def texts(store: SpaceStore) -> list[str]:
     return [fact.text for fact in await store.list(EVERYTHING, limit=1000)]
+
+
+async def test_what_many_memories_say_is_analysed_once(
+    store: SpaceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysed: list[str] = []
+    document = WordAnalyser.document
+
+    def analysing(self: WordAnalyser, text: str, *rest: Any) -> Any:
+        analysed.append(text)
+        return document(self, text, *rest)
+
+    monkeypatch.setattr(WordAnalyser, "document", analysing)
+    same, other = memory("compost is warm", "a"), memory("compost is warm", "b")
+    await store.apply([commit(1, put("a", same), put("b", other), put("c", same), put("d", same))])
+    assert len(analysed) == 2
+    assert len(await words(store, "compost")) == 4
 
 
 async def test_a_created_memory_is_found_with_all_it_was_published_with(store: SpaceStore) -> None:

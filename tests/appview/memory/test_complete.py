@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appview.memory import apply, complete, paths
 from appview.memory.apply import records_of
-from appview.memory.complete import merged
+from appview.memory.complete import CHANGE_COST, Merge, cost
 from appview.memory.values import Delete, RepoUpdate
 from tests.appview.memory.support import (
     ALICE,
@@ -64,11 +64,38 @@ def test_the_author_has_exactly_what_the_update_names(
         assert file.check() == []
 
 
+@given(before=REPOS, after=REPOS, page=st.integers(1, 4), most=st.integers(1, 500))
+def test_an_update_may_be_applied_bit_by_bit(
+    before: dict[str, str], after: dict[str, str], page: int, most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched, space_file() as file:
+        patched.setattr(complete, "PAGE", page)
+        file.apply(commit(1, *changes_of(before)), commit(1, put("aa"), author=BOB))
+        update = RepoUpdate(ALICE, rev(2), Stream(changes_of(after)), complete=True)
+        merge, parts, deleted = Merge(update), 0, 0
+        while not merge.is_over:
+            assert file.revs() == {ALICE: rev(1), BOB: rev(1) if parts == 0 else rev(parts + 1)}
+            deleted += file.apply(update, merge=merge, most=most).deleted
+            parts += 1
+            file.apply(commit(parts + 1, put(f"b{parts}"), author=BOB))  # between them others go
+            assert file.check() == []
+        assert parts > len(after) * CHANGE_COST // (most + 1_000)
+        assert records_of(file.connection, ALICE) == state_after([update])
+        assert len(records_of(file.connection, BOB)) == 1 + parts
+        assert file.revs()[ALICE] == rev(2)
+        assert deleted == len(before.keys() - after.keys())
+
+
+def test_a_change_costs_by_what_it_says() -> None:
+    assert cost(Delete("a")) == cost(refuse("a")) == CHANGE_COST
+    assert cost(put("a", memory("x" * 5_000))) == cost(put("a", memory("x"))) + 4_999
+
+
 def test_what_is_not_named_is_deleted_in_its_place() -> None:
     with space_file() as file:
         file.apply(commit(1, put("a"), put("c"), refuse("e"), put("g")))
         update = commit(2, put("g"), put("c"), put("b"), complete=True)
-        assert list(merged(file.connection, update)) == [
+        assert list(Merge(update).read(file.connection)) == [
             Delete("a"),
             put("b"),
             put("c"),

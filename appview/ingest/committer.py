@@ -1,10 +1,10 @@
 """From proven updates to disk, in groups.
 
 Updates gather in a batch for `LINGER` at most. A batch is dealt out to the spaces it changes; each space
-writes what has been dealt to it, all that has come meanwhile in one transaction, so that under load the
-transactions grow by themselves and a space that takes long delays no other. When the last space of a batch,
-and of every batch before it, has written its part, the repos' new state and then the sources' cursors are
-due in control.db.
+writes what has been dealt to it, of what has come meanwhile as much in one transaction as goes quickly, so
+that under load the transactions grow by themselves and a space that takes long delays no other. Of what
+waits in a space its authors have their turns (see `fairness`). When all of a batch, and of every batch before
+it, is written, the repos' new state and then the sources' cursors are due in control.db.
 
 Invariants:
 - A cursor that is on disk is never ahead of the updates it stands for, nor of the repos' state they made: a
@@ -12,6 +12,8 @@ Invariants:
 - A store that fails (disk full, read-only) keeps its updates and is tried again; meanwhile only so much more
   is taken. A space whose file is beyond use is set apart and stops nobody else.
 - One update that a store cannot take is left out and counted; the others of its group are not.
+- The updates of one author are written in order. A large one, and one that is complete, take several
+  transactions, between which others go: the author's rev moves with the last.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ import structlog
 
 from appview.errors import StoreError, StoreMismatch
 from appview.ingest.backoff import Backoff
+from appview.ingest.fairness import FairQueue, Pace, Piece, Shares, pieces
+from appview.memory.complete import Merge
+from appview.memory.values import RepoUpdate
 from appview.sqlite import is_damage
 
 if TYPE_CHECKING:
@@ -43,8 +48,9 @@ if TYPE_CHECKING:
 LINGER: Final = 0.02  # seconds a first update waits for company
 CHECKPOINT_SECONDS: Final = 0.5  # between writes of repos and cursors; what a crash replays
 MAX_UPDATES: Final = 1_000  # updates in a transaction
-MAX_OPEN_UPDATES: Final = 2 * MAX_UPDATES  # updates that are not written yet
-MAX_OPEN_BYTES: Final = 16 * 1024 * 1024  # of records that are not written yet
+# Beyond what authors share: reached only by so many authors that little of each is too much.
+MAX_OPEN_UPDATES: Final = 10 * MAX_UPDATES  # updates that are not written yet
+MAX_OPEN_BYTES: Final = 32 * 1024 * 1024  # of records that are not written yet
 PARALLEL_SPACES: Final = 4  # space files written at once
 RETRY: Final = Backoff(base=0.25, cap=30.0)
 
@@ -54,9 +60,9 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Batch:
     """What was taken together. `repos` and `positions` are as they are after the batch's updates; `left`
-    counts the spaces that have not written their part."""
+    counts what of it is not written."""
 
-    updates: dict[SpaceUri, list[Update]] = field(default_factory=dict)
+    pieces: dict[SpaceUri, list[Piece]] = field(default_factory=dict)
     repos: dict[Did, RepoRow] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     count: int = 0
@@ -64,6 +70,10 @@ class Batch:
     left: int = 0
     forced: bool = False
     written: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wrote(self) -> None:
+        """Take note that a piece is written."""
+        self.left -= 1
 
 
 class Committer:
@@ -81,6 +91,7 @@ class Committer:
         self.outcomes: Counter[str] = Counter()
         self.written: dict[str, int] = {}  # how far each source is on disk
         self.failing: str | None = None  # why nothing can be written at the moment
+        self.freed: Callable[[], None] = lambda: None  # called when something was written
         # Awaited before the cursor may pass what a file could not take.
         self.broken: Callable[[SpaceUri, StoreError], Awaitable[None]] = _ignore
         self._control = control
@@ -90,7 +101,8 @@ class Committer:
         self._sleep = sleep
         self._batch = Batch()
         self._open: deque[Batch] = deque()  # dealt out, oldest first
-        self._dealt: dict[SpaceUri, deque[tuple[Batch, list[Update]]]] = {}
+        self._dealt: dict[SpaceUri, FairQueue] = {}
+        self._shares = Shares()
         self._open_updates = 0  # of updates that are not written yet
         self._open_bytes = 0
         self._news = asyncio.Event()  # something to write
@@ -115,11 +127,18 @@ class Committer:
         """Wait until another update may be added."""
         await self._room.wait()
 
+    def is_full(self, author: Did) -> bool:
+        """Tell whether so much of an author is not written yet that more of it should wait."""
+        return self._shares.is_full(author)
+
     def add(self, updates: Mapping[SpaceUri, Update], size: int) -> None:
         """Add one commit's updates; `size` is about how many bytes they hold."""
         batch = self._batch
         for space, update in updates.items():
-            batch.updates.setdefault(space, []).append(update)
+            for piece in pieces(update):
+                piece.written = batch.wrote
+                batch.pieces.setdefault(space, []).append(piece)
+                self._shares.open(update.author, space, piece.room)
         if updates:
             batch.count += len(updates)
             batch.bytes += size
@@ -159,13 +178,13 @@ class Committer:
                 for event in (self._news, self._urgent, self._full):
                     event.clear()
                 self._open.append(batch)
-                batch.left = len(batch.updates)
-                for space, updates in batch.updates.items():
-                    if space in self._dealt:
-                        self._dealt[space].append((batch, updates))
-                    else:
-                        self._dealt[space] = deque([(batch, updates)])
+                batch.left = sum(map(len, batch.pieces.values()))
+                for space, dealt in batch.pieces.items():
+                    if space not in self._dealt:
+                        self._dealt[space] = FairQueue()
                         group.create_task(self._keep_space(space), name=f"write {space}")
+                    for piece in dealt:
+                        self._dealt[space].add(piece)
                 self._advance()
 
     async def _gather(self) -> None:
@@ -182,17 +201,21 @@ class Committer:
 
     async def _keep_space(self, space: SpaceUri) -> None:
         """Write what is dealt to a space until there is no more."""
-        dealt = self._dealt[space]
+        dealt, pace = self._dealt[space], Pace()
+        loop = asyncio.get_running_loop()
         while dealt:
-            taken = [dealt.popleft()]
-            count = len(taken[0][1])
-            while dealt and count + len(dealt[0][1]) <= MAX_UPDATES:
-                taken.append(dealt.popleft())
-                count += len(taken[-1][1])
-            await self._write_space(space, [update for _, updates in taken for update in updates])
-            for batch, _ in taken:
-                batch.left -= 1
+            taken = dealt.take(MAX_UPDATES, pace.cost)
+            started = loop.time()
+            await self._write_space(space, taken, pace.cost)
+            pace.took(sum(piece.cost for piece in taken), loop.time() - started)
+            for piece in taken:
+                if piece.merge is not None:
+                    dealt.add(piece, first=True)
+                else:
+                    piece.written()
+                    self._shares.close(piece.update.author, space, piece.room)
             self._advance()
+            self.freed()
         del self._dealt[space]
 
     def _advance(self) -> None:
@@ -241,16 +264,24 @@ class Committer:
             await self._control.set_cursor(source, position, self._clock())
             self.written[source] = position
 
-    async def _write_space(self, space: SpaceUri, updates: list[Update]) -> None:
+    async def _write_space(self, space: SpaceUri, taken: list[Piece], most: int) -> None:
+        """Write pieces; of one that is complete about `most`, after which it has a `merge` if it goes on."""
+        updates, first = [piece.update for piece in taken], taken[0]
+
         async def apply() -> None:
+            merge, first.merge = first.merge, None  # after a failure it begins anew
+            if isinstance(first.update, RepoUpdate) and first.update.complete:
+                merge = merge or Merge(first.update)
             async with self._slots, self._pool.use(space) as store:
                 try:
-                    self._count(await store.apply(updates))
+                    self._count(await store.apply(updates, merge, most))
                 except StoreError:
                     raise
                 except Exception:  # an update that no store can take must not stop the others
                     log.exception("a store refuses a batch", space=space, updates=len(updates))
                     await self._one_by_one(store.apply, updates)
+                else:
+                    first.merge = merge if merge is not None and not merge.is_over else None
 
         try:
             await self.insist(apply)

@@ -7,7 +7,8 @@ Invariants, each held by a property test:
 2. **No gap stays.** Whatever cannot be proven to follow makes the repo `desynchronized` and asks for one
    `Resync`; a repo is `synchronized` again only through `resynced`.
 3. **Nothing waits for a neighbour.** Events wait (for a key, for a resync) only behind events of the same
-   repo. One that takes long waits itself, for a turn: the neighbours go first.
+   repo. One that takes long waits itself, for a turn, and so does one of whose author enough is not written
+   yet: the neighbours go first.
 4. **Bounded.** What waits is bounded by count and bytes, a repo and in all; what overflows is made good by a
    resync.
 5. **A forged event costs little.** It moves no state, and other events of the repo do not wait for what it
@@ -63,7 +64,7 @@ from appview.ingest.frames import AccountEvent, CommitEvent, Event, IdentityEven
 from appview.ingest.identities import Identities
 from appview.ingest.pace import SECOND, Pace
 from appview.ingest.refreshes import Refreshes
-from appview.ingest.tracked import TrackedRepo, is_heavy
+from appview.ingest.tracked import HEAVY, TrackedRepo, weight_of
 from appview.ingest.waiting import WaitingRoom
 from lexicons.ids import NAMESPACE
 from lexicons.syntax import Did, Tid
@@ -91,7 +92,8 @@ class Engine:
 
     `chained(host)` tells whether a source brings the commits of repos at a host. For such a repo, what was
     proven ahead of its chain is known here alone: after a restart older commits would undo it. `prove` does
-    what `prove_commit` does.
+    what `prove_commit` does. `full(did)` tells whether so much of a repo is applied and not written yet that
+    more should wait for a turn.
     """
 
     def __init__(
@@ -99,9 +101,11 @@ class Engine:
         namespace: str = NAMESPACE,
         chained: Callable[[str | None], bool] = lambda _host: False,
         prove: Callable[[CommitEvent, PublicKey, int], ProvenCommit] = prove_commit,
+        full: Callable[[Did], bool] = lambda _did: False,
     ) -> None:
         self._chained = chained
         self._prove = prove
+        self._full = full
         self._prefix = namespace + "."
         self._repos: dict[Did, TrackedRepo] = {}
         self._names: set[bytes] = set()
@@ -340,7 +344,7 @@ class Engine:
         if repo.blocked or repo.waiting:
             self._waiting.add(repo, event, host)
             return []
-        if is_heavy(event):
+        if weight_of(event) > HEAVY or self._full(repo.did):
             self._waiting.add(repo, event, host)
             return self._drain(repo, now)
         return self._judge(repo, event, host, now)
@@ -404,8 +408,9 @@ class Engine:
         return [Resync(repo.did, reason, repo.attempt)]
 
     def _drain(self, repo: TrackedRepo, now: int, *, has_turn: bool = False) -> list[Command]:
-        """Judge what waits, up to a heavy event; with a turn, up to the second one."""
+        """Judge what waits, as much as goes quickly; with a turn, one event that may be heavy and as much."""
         commands: list[Command] = []
+        room = HEAVY
         while not repo.blocked:
             if repo.overflowed is not None:
                 lost, repo.overflowed = repo.overflowed, None
@@ -415,11 +420,15 @@ class Engine:
             if not repo.waiting:
                 break
             event, _ = repo.waiting[0]
-            if is_heavy(event) and (repo.rev is None or event.rev > repo.rev):
-                if not has_turn:
+            if repo.rev is None or event.rev > repo.rev:
+                weight = weight_of(event)
+                if has_turn:
+                    has_turn = False
+                elif weight > room or self._full(repo.did):
                     repo.busy = True
                     return [*commands, Turn(repo.did)]
-                has_turn = False
+                else:
+                    room -= weight
             event, host = self._waiting.take(repo)
             commands += self._judge(repo, event, host, now)
         return commands

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FRAMES: Final = 16  # of one request
 REQUESTS: Final = 6  # that are not answered, so that it never idles
-MAX_FRAME_BYTES: Final = 64_000  # of a message that is proven ahead; what is larger waits for a turn anyway
+MAX_FRAME_BYTES: Final = 50_000  # of a message that is proven ahead; what is larger waits for a turn anyway
 BACKLOG: Final = 64  # messages behind those being taken, from which on the process is started
 IDLE_SECONDS: Final = 300.0  # without a request, and it is ended
 STUCK_SECONDS: Final = 30.0  # without an answer, and it is ended, and started again

@@ -88,7 +88,11 @@ class Ingest:
         relays = any(line.kind == "firehose" for line in lines)
         self._foresight = Foresight(clock, random=rng, sleep=sleep)
         self._pipeline = Pipeline(
-            Engine(chained=lambda host: relays or host in hosts_of_their_own, prove=self._foresight.prove),
+            Engine(
+                chained=lambda host: relays or host in hosts_of_their_own,
+                prove=self._foresight.prove,
+                full=self._committer.is_full,
+            ),
             self._committer,
             self._declarations,
             clock,

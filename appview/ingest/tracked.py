@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 RepoNews = CommitEvent | SyncEvent
 
-HEAVY_OPS: Final = 20  # ours: operations that take about 4 ms to be proven and judged
-HEAVY_BYTES: Final = 200_000  # ours: blocks that take about as long to be hashed and read at worst
+OP_WEIGHT: Final = 2_500  # ours, bytes of blocks that take as long to be judged as an operation, 0.2 ms
+HEAVY: Final = 50_000  # ours, bytes: what takes about 4 ms to be proven and judged at worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def size_of(event: RepoNews) -> int:
     return len(event.blocks) + sum(map(len, ops)) + 500
 
 
-def is_heavy(event: RepoNews) -> bool:
-    """Tell whether an event takes so long that those of other repos go first."""
-    many = isinstance(event, CommitEvent) and len(event.ops) > HEAVY_OPS
-    return many or len(event.blocks) > HEAVY_BYTES
+def weight_of(event: RepoNews) -> int:
+    """Tell how long it takes to judge an event, in bytes: what many operations name is judged once."""
+    ops = len(event.ops) if isinstance(event, CommitEvent) else 0
+    return ops * OP_WEIGHT + len(event.blocks)

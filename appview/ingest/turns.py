@@ -4,14 +4,15 @@ A commit of hundreds of operations, or of megabytes, keeps the one thread that j
 of ordinary ones. Such a commit waits in its repo's queue; here each repo that has one gets a turn, a turn is
 one commit, and it is followed by a rest of the same length, in which everything else that came gets as far as
 it can: what an ordinary commit needs on its way to disk is a dozen short steps, each of which would otherwise
-wait for a turn to end.
+wait for a turn to end. A repo of whose author enough waits for the disk gets its turn when some of that is
+written, and the others go first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from appview.ingest.committer import Committer
     from appview.ingest.pipeline import Pipeline
     from lexicons.syntax import Did
-
-MAX_REST: Final = 0.1  # seconds after a turn
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +33,8 @@ class Turns:
         self._committer = committer
         self._clock = clock
         self._queue: deque[Did] = deque()  # whose turns are to come
-        self._news = asyncio.Event()
+        self._news = asyncio.Event()  # a turn is wanted, or something was written
+        committer.freed = self._news.set
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -48,16 +48,23 @@ class Turns:
         """Give turns until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._news.wait()
+            did = await self._next()
+            async with self._pipeline.lock:
+                started = loop.time()
+                await self._give(did)
+                took = loop.time() - started
+                await self._committer.room()
+            await asyncio.sleep(took)
+
+    async def _next(self) -> Did:
+        """Wait for a repo that may have its turn now."""
+        while True:
             self._news.clear()
-            while self._queue:
-                did = self._queue.popleft()
-                async with self._pipeline.lock:
-                    started = loop.time()
-                    await self._give(did)
-                    took = loop.time() - started
-                    await self._committer.room()
-                await asyncio.sleep(min(took, MAX_REST))
+            for did in self._queue:
+                if not self._committer.is_full(did):
+                    self._queue.remove(did)
+                    return did
+            await self._news.wait()
 
     async def _give(self, did: Did) -> None:
         pipeline = self._pipeline

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,12 @@ from appview.ingest.committer import LINGER, MAX_OPEN_BYTES, MAX_OPEN_UPDATES, C
 from appview.memory.values import Applied, Delete, RepoUpdate
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
+from tests.appview.ingest.test_fairness import put
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+    from appview.memory.complete import Merge
 
 ALICE = Did("did:plc:alice")
 BOB = Did("did:plc:bob")
@@ -27,6 +31,19 @@ SHED = SpaceUri.public(BOB)
 
 def update(number: int, author: Did = ALICE) -> RepoUpdate:
     return RepoUpdate(author, f"{number:013}", (Delete("3jzfcijpj2z2a"),))
+
+
+class Nothing:
+    """A connection to a space that holds nothing."""
+
+    def execute(self, _sql: str, _values: object) -> Nothing:
+        return self
+
+    def fetchall(self) -> list[object]:
+        return []
+
+
+NOTHING = Nothing()
 
 
 class Disk:
@@ -68,12 +85,17 @@ class Store:
         self._disk = disk
         self._space = space
 
-    async def apply(self, updates: Sequence[RepoUpdate]) -> Applied:
+    async def apply(
+        self, updates: Sequence[RepoUpdate], merge: Merge | None = None, most: int | None = None
+    ) -> Applied:
         if self._disk.slow is None or self._space in self._disk.slow:
             await self._disk.gate.wait()
         self._disk._fail()
         if any(each.rev == self._disk.poison for each in updates):
             raise ValueError("no store can take this")
+        if merge is not None:
+            given = list(merge.read(NOTHING, most))  # type: ignore[arg-type]
+            updates = [replace(updates[0], changes=tuple(given), partial=not merge.is_over)]
         self._disk.journal.append(("space", [each.rev for each in updates]))
         self._disk.batches[self._space].append(list(updates))
         return Applied(created=len(updates))
@@ -175,6 +197,60 @@ async def test_a_space_that_takes_long_delays_no_other() -> None:
         await committer.flush()
     assert revs(disk) == [0]
     assert disk.journal[-1] == ("cursor", 20)
+
+
+async def test_who_comes_with_little_does_not_wait_for_who_came_with_much() -> None:
+    disk = Disk()
+    much = tuple(put(number, 20_000) for number in range(200))
+    async with committing(disk) as committer:
+        disk.gate.clear()
+        for number in range(10):
+            committer.add({GARDEN: RepoUpdate(ALICE, f"{number:013}", much)}, 10)
+        assert committer.is_full(ALICE)
+        assert not committer.is_full(BOB)
+        await asyncio.sleep(LINGER * 3)
+        committer.add({GARDEN: update(10, BOB)}, 10)
+        committer.reached("source", 1)
+        await asyncio.sleep(LINGER * 3)
+        disk.gate.set()
+        await committer.flush()
+        assert not committer.is_full(ALICE)
+    first = next(
+        place for place, group in enumerate(disk.batches[GARDEN]) for each in group if each.author == BOB
+    )
+    assert first <= 2
+    assert len(disk.batches[GARDEN]) > 20
+    hers = [each for group in disk.batches[GARDEN] for each in group if each.author == ALICE]
+    assert [each.rev for each in hers if not each.partial] == [f"{number:013}" for number in range(10)]
+    assert [each.rev for each in hers] == sorted(each.rev for each in hers)
+    assert [change for each in hers for change in each.changes] == 10 * list(much)
+    assert [what for what, _ in disk.journal if what == "cursor"] == ["cursor"]
+    assert disk.journal[-1] == ("cursor", 1)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+async def test_others_go_between_the_parts_of_what_is_complete(failures: int) -> None:
+    disk = Disk()
+    whole = tuple(put(number, 20_000) for number in range(200))
+    async with committing(disk) as committer:
+        disk.gate.clear()
+        disk.errors = [StoreError("database or disk is full")] * failures
+        committer.add({GARDEN: RepoUpdate(ALICE, f"{1:013}", whole, complete=True)}, 0)
+        committer.add({GARDEN: update(2)}, 10)
+        await asyncio.sleep(LINGER * 3)
+        committer.add({GARDEN: update(3, BOB)}, 10)
+        committer.reached("source", 1)
+        await asyncio.sleep(LINGER * 3)
+        disk.gate.set()
+        await committer.flush()
+    order = [each for group in disk.batches[GARDEN] for each in group]
+    parts = [each for each in order if each.rev == f"{1:013}"]
+    assert len(parts) > 3
+    assert [each.partial for each in parts] == [True] * (len(parts) - 1) + [False]
+    assert [change for each in parts for change in each.changes] == list(whole)
+    assert [each.author for each in order].index(BOB) <= 2
+    assert order[-1].rev == f"{2:013}"
+    assert disk.journal[-1] == ("cursor", 1)
 
 
 async def test_a_cursor_never_passes_what_is_not_written() -> None:

@@ -14,6 +14,7 @@ from appview.ingest import (
     car,
     claims,
     discovery,
+    fairness,
     fetch,
     hosts,
     jetstream,
@@ -21,6 +22,8 @@ from appview.ingest import (
     prover,
     scratch,
     strangers,
+    tracked,
+    waiting,
     walks,
     whole,
 )
@@ -83,9 +86,17 @@ def test_limits_are_those_of_the_code(sentence: str) -> None:
         f"a request to another server | {client.MAX_REDIRECTS} redirects |",
         f"an account's document | {resolver.MAX_AGE // HOUR} hours old |",
         f"Up to {backfill.MAX_UNWRITTEN} repos are between the walk and the disk",
+        f"{tracked.HEAVY // 1_000} kB of blocks, each operation counted as {tracked.OP_WEIGHT / 1_000} kB",
+        f"{fairness.AUTHOR_SHARE:,} characters of an author, {fairness.SPACE_SHARE:,} of a space,"
+        f" {fairness.WHOLE:,} of all",
+        f"{waiting.MAX_WAITING_EVENTS:,} commits, {waiting.MAX_WAITING_BYTES // 1_000_000} MB",
+        f"and {complete.CHANGE_COST} for its rows.",
+        f"A transaction takes about {fairness.WRITE_SECONDS} seconds",
+        f"up to {fairness.MAX_TRANSACTION:,} characters",
+        f"in pieces of {fairness.MAX_PIECE:,} at most",
     ],
 )
-def test_limits_of_whole_repos_are_those_of_the_code(sentence: str) -> None:
+def test_limits_of_what_is_taken_are_those_of_the_code(sentence: str) -> None:
     assert sentence in INGEST
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -33,6 +33,9 @@ from appview.ingest.waiting import MAX_WAITING_BYTES, MAX_WAITING_EVENTS
 from lexicons.syntax import Did
 from tests.network.synthetic import CORRUPTIONS, K256, Account, Draft, error_frame, info_frame
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MEMORY = "garden.engram.memory"
 POST = "app.bsky.feed.post"
 T = TypeVar("T")
@@ -41,8 +44,8 @@ T = TypeVar("T")
 class Desk:
     """An engine, one account whose repo it knows, and a clock that moves only when told."""
 
-    def __init__(self, records: int = 3) -> None:
-        self.engine = Engine()
+    def __init__(self, records: int = 3, full: Callable[[Did], bool] = lambda _did: False) -> None:
+        self.engine = Engine(full=full)
         self.now = time.time_ns() // 1000
         self.account = Account("alice.test", pds="https://pds.example.com")
         self.did = Did(self.account.did)

@@ -69,7 +69,7 @@ DAMAGES = (
     "missing-record",
     "op-for-other-path",
 )
-HEAVY_OPS = 2  # so that commits of three and four operations wait for a turn
+OP_WEIGHT = 16_000  # so that commits of three and four operations wait for a turn
 
 which = st.integers(0, ACCOUNTS - 1)
 writes = st.lists(
@@ -80,7 +80,8 @@ writes = st.lists(
 class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Engine()
+        self.full: set[Did] = set()  # of whom enough is not written
+        self.engine = Engine(full=self.full.__contains__)
         self.now = time.time_ns() // 1000
         self.accounts = [
             Account(f"account{number}.test", pds="https://pds.example.com") for number in range(ACCOUNTS)
@@ -100,7 +101,7 @@ class World(RuleBasedStateMachine):
         self.sent: list[bytes] = []
         self.damaged: dict[str, str] = {}  # the last rev of each repo whose commit arrived damaged
 
-        self.heavy_ops, tracked.HEAVY_OPS = tracked.HEAVY_OPS, HEAVY_OPS  # type: ignore[misc]
+        self.op_weight, tracked.OP_WEIGHT = tracked.OP_WEIGHT, OP_WEIGHT  # type: ignore[misc]
 
     @initialize()
     def begin(self) -> None:
@@ -312,6 +313,10 @@ class World(RuleBasedStateMachine):
     def identity(self, did: Did) -> Identity:
         return read_document(did, self.names[did].document())
 
+    @rule(who=which)
+    def fill_up_or_empty(self, who: int) -> None:
+        self.full ^= {Did(self.accounts[who].did)}
+
     @precondition(lambda self: self.turns)
     @rule()
     def give_turn(self) -> None:
@@ -436,7 +441,7 @@ class World(RuleBasedStateMachine):
         try:
             self.compare()
         finally:
-            tracked.HEAVY_OPS = self.heavy_ops  # type: ignore[misc]
+            tracked.OP_WEIGHT = self.op_weight  # type: ignore[misc]
 
     def compare(self) -> None:
         if not self.sent and not self.resyncs:

@@ -9,7 +9,7 @@ import pytest
 
 from appview.ingest.commands import Apply, Drop, FetchIdentity, Resync, Turn
 from appview.ingest.frames import CommitEvent, parse_frame
-from appview.ingest.tracked import HEAVY_BYTES, HEAVY_OPS, is_heavy
+from appview.ingest.tracked import HEAVY, OP_WEIGHT, weight_of
 from lexicons.ids import MEMORY
 from lexicons.syntax import Did
 from tests.appview.ingest.test_engine import Desk, only
@@ -34,15 +34,56 @@ def event_of(draft: Draft) -> RepoNews:
     return event
 
 
-def test_more_than_20_operations_or_200_kb_are_heavy() -> None:
-    account = Account()
-    assert not is_heavy(event_of(many(account, HEAVY_OPS)))
-    assert is_heavy(event_of(many(account, HEAVY_OPS + 1)))
-    draft = many(account, 1)
-    draft.blocks = bytes(HEAVY_BYTES)
-    assert not is_heavy(event_of(draft))
-    draft.blocks = bytes(HEAVY_BYTES + 1)
-    assert is_heavy(event_of(draft))
+def test_operations_and_bytes_make_a_commit_heavy() -> None:
+    desk = Desk()
+    few, many_ops = event_of(many(desk.account, 10)), event_of(many(desk.account, HEAVY // OP_WEIGHT))
+    assert weight_of(few) == 10 * OP_WEIGHT + len(few.blocks) <= HEAVY < weight_of(many_ops)
+    only(desk.engine.receive(few, desk.now), Apply)
+    only(desk.engine.receive(many_ops, desk.now), Turn)
+
+
+def test_bytes_of_blocks_make_a_commit_heavy() -> None:
+    draft = many(Account(), 1)
+    draft.blocks = bytes(HEAVY - OP_WEIGHT)
+    assert weight_of(event_of(draft)) == HEAVY
+    draft.blocks = bytes(HEAVY - OP_WEIGHT + 1)
+    assert weight_of(event_of(draft)) > HEAVY
+
+
+def test_what_goes_quickly_alone_does_not_go_all_at_once() -> None:
+    desk = Desk()
+    desk.engine.receive(event_of(many(desk.account, 30)), desk.now)
+    light = [event_of(many(desk.account, 5)) for _ in range(10)]
+    for event in light:
+        assert desk.engine.receive(event, desk.now) == []
+    turns = 0
+    revs: list[str] = []
+    commands = desk.engine.turn(desk.did, desk.now)
+    while commands:
+        turns += 1
+        commits = [each.commit for each in commands if isinstance(each, Apply)]
+        assert 0 < sum(len(commit.ops) for commit in commits if len(commit.ops) == 5) <= 25
+        revs += [commit.rev for commit in commits]
+        commands = desk.engine.turn(desk.did, desk.now)
+    assert turns >= 3
+    assert revs[1:] == [event.rev for event in light]
+
+
+def test_of_whom_enough_is_not_written_waits_for_a_turn() -> None:
+    full: set[Did] = set()
+    desk = Desk(full=full.__contains__)
+    first, second, third = (event_of(many(desk.account, 1)) for _ in range(3))
+    only(desk.engine.receive(first, desk.now), Apply)
+    full.add(desk.did)
+    only(desk.engine.receive(second, desk.now), Turn)
+    assert desk.engine.receive(third, desk.now) == []
+    assert desk.engine.key_of(desk.did.encode()) is None
+    commit, turn = desk.engine.turn(desk.did, desk.now)
+    assert isinstance(commit, Apply)
+    assert (commit.commit.rev, turn) == (second.rev, Turn(desk.did))
+    full.clear()
+    assert only(desk.engine.turn(desk.did, desk.now), Apply).commit.rev == third.rev
+    assert desk.engine.waiting == (0, 0)
 
 
 def test_a_heavy_commit_is_judged_in_its_turn_and_what_follows_behind_it() -> None:

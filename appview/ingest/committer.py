@@ -12,8 +12,8 @@ Invariants:
 - A store that fails (disk full, read-only) keeps its updates and is tried again; meanwhile only so much more
   is taken. A space whose file is beyond use is set apart and stops nobody else.
 - One update that a store cannot take is left out and counted; the others of its group are not.
-- The updates of one author are written in order. A large one, and one that is complete, take several
-  transactions, between which others go: the author's rev moves with the last.
+- The updates of one author are written in order, each in one transaction; but a very large one, of a commit
+  or of a whole repo, in several, between which others go: the author's rev moves with the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import structlog
 
 from appview.errors import StoreError, StoreMismatch
 from appview.ingest.backoff import Backoff
-from appview.ingest.fairness import FairQueue, Pace, Piece, Shares, pieces
+from appview.ingest.fairness import MAX_WHOLE, FairQueue, Pace, Piece, Shares, pieces
 from appview.memory.complete import Merge
 from appview.memory.values import RepoUpdate
 from appview.sqlite import is_damage
@@ -265,16 +265,19 @@ class Committer:
             self.written[source] = position
 
     async def _write_space(self, space: SpaceUri, taken: list[Piece], most: int) -> None:
-        """Write pieces; of one that is complete about `most`, after which it has a `merge` if it goes on."""
+        """Write pieces; one that is complete whole, or where that would take long, a part and then about
+        `most` at a time: it has a `merge` while it goes on."""
         updates, first = [piece.update for piece in taken], taken[0]
 
         async def apply() -> None:
             merge, first.merge = first.merge, None  # after a failure it begins anew
+            part: int | None = None
             if isinstance(first.update, RepoUpdate) and first.update.complete:
+                part = MAX_WHOLE if merge is None else most
                 merge = merge or Merge(first.update)
             async with self._slots, self._pool.use(space) as store:
                 try:
-                    self._count(await store.apply(updates, merge, most))
+                    self._count(await store.apply(updates, merge, part))
                 except StoreError:
                     raise
                 except Exception:  # an update that no store can take must not stop the others

@@ -13,6 +13,8 @@ import pytest
 from appview.control import RepoRow
 from appview.errors import StoreError, StoreMismatch
 from appview.ingest.committer import LINGER, MAX_OPEN_BYTES, MAX_OPEN_UPDATES, Committer
+from appview.ingest.fairness import MAX_PIECE, MAX_WHOLE
+from appview.memory.complete import CHANGE_COST, cost
 from appview.memory.values import Applied, Delete, RepoUpdate
 from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
@@ -251,6 +253,21 @@ async def test_others_go_between_the_parts_of_what_is_complete(failures: int) ->
     assert [each.author for each in order].index(BOB) <= 2
     assert order[-1].rev == f"{2:013}"
     assert disk.journal[-1] == ("cursor", 1)
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["repo", "commit"])
+async def test_what_does_not_take_long_is_seen_at_once(complete: bool) -> None:
+    most = MAX_WHOLE if complete else MAX_PIECE
+    one = cost(put(0, 1_000))
+    fits = tuple(put(number, 1_000) for number in range((most - CHANGE_COST) // one))
+    for changes, parts in ((fits, 1), ((*fits, put(len(fits), 1_000), put(len(fits) + 1, 1_000)), 2)):
+        disk = Disk()
+        async with committing(disk) as committer:
+            committer.add({GARDEN: RepoUpdate(ALICE, f"{1:013}", changes, complete=complete)}, 0)
+            await committer.flush()
+        written = [each for group in disk.batches[GARDEN] for each in group]
+        assert [each.partial for each in written] == [True] * (parts - 1) + [False]
+        assert [change for each in written for change in each.changes] == list(changes)
 
 
 async def test_a_cursor_never_passes_what_is_not_written() -> None:

@@ -93,7 +93,8 @@ def test_limits_are_those_of_the_code(sentence: str) -> None:
         f"and {complete.CHANGE_COST} for its rows.",
         f"A transaction takes about {fairness.WRITE_SECONDS} seconds",
         f"up to {fairness.MAX_TRANSACTION:,} characters",
-        f"in pieces of {fairness.MAX_PIECE:,} at most",
+        f"pieces of {fairness.MAX_PIECE:,} at most, a repo of {fairness.MAX_WHOLE:,}",
+        f"more than {fairness.MAX_WHOLE:,} characters to write",
     ],
 )
 def test_limits_of_what_is_taken_are_those_of_the_code(sentence: str) -> None:

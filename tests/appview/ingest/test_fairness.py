@@ -13,6 +13,7 @@ from appview.ingest.fairness import (
     AUTHOR_SHARE,
     MAX_PIECE,
     MAX_TRANSACTION,
+    MIN_TRANSACTION,
     SPACE_SHARE,
     WHOLE,
     WRITE_SECONDS,
@@ -192,4 +193,4 @@ def test_transactions_grow_while_they_go_quickly_and_shrink_when_they_do_not() -
     pace.took(MAX_TRANSACTION, 2 * WRITE_SECONDS)
     assert pace.cost == MAX_TRANSACTION // 2
     pace.took(10, 100.0)
-    assert pace.cost == MAX_PIECE
+    assert pace.cost == MIN_TRANSACTION

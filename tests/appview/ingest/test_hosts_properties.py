@@ -25,6 +25,7 @@ from appview.ingest.commands import (
     Purge,
     RepoState,
     Resync,
+    Turn,
 )
 from appview.ingest.engine import Engine
 from appview.ingest.frames import parse_frame
@@ -99,6 +100,8 @@ class Hosts(RuleBasedStateMachine):
                     self.shown = command.active
                 case Apply():
                     self.applied += 1
+                case Turn():  # nobody else wants one
+                    self.carry_out(self.engine.turn(self.did, self.now))
                 case Purge():
                     raise AssertionError("invariant 8: its own host ended nothing")
 

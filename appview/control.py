@@ -1,5 +1,6 @@
 """control.db: what the appview knows outside the memory of any one space. All its SQL is here, and that of
-its rules in `control_rules`, of its credentials in `control_tokens`, of lists of accounts in `control_lists`.
+its rules in `control_rules`, of its credentials in `control_tokens`, of lists of accounts in `control_lists`,
+of what spaces' files were in `control_files`.
 
 Times are microseconds since 1970. Every method is one transaction. The command line and the server open the
 same file at once: `policy_version` and `data_version` tell one what the other has done.
@@ -14,6 +15,7 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from appview.control_files import FileTable
 from appview.control_lists import ListTable
 from appview.control_rules import (
     Rule,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 SyncState = Literal["pending", "synchronized", "desynchronized"]
 MembershipState = Literal["pending", "synced"]
-RepairKind = Literal["mend", "rebuild"]
+RepairKind = Literal["mend", "refill", "rebuild"]
 READERS: Final = 2  # connections; reads here are short
 
 _REPO: Final = "did rev data status pds handle sync_state error attempts retry_at updated_at"
@@ -94,6 +96,7 @@ class Control:
         self._kept = Kept(database)
         self.tokens = TokenTable(database)
         self.lists = ListTable(database)
+        self.files = FileTable(database)
 
     @classmethod
     async def open(cls, path: Path, executor: Executor) -> Self:
@@ -284,11 +287,11 @@ class Control:
         return {SpaceUri(row["space"]): (row["kind"], row["asked_at"]) for row in rows}
 
     async def ask_repair(self, space: SpaceUri, kind: RepairKind, now: int) -> None:
-        """Ask for a space's file to be put right. To rebuild it is more than to mend it."""
+        """Ask for a space's file to be put right. Of two kinds that are asked for neither is enough."""
         await self._change(
             "INSERT INTO repairs (space, kind, asked_at) VALUES (?, ?, ?) ON CONFLICT (space)"
-            " DO UPDATE SET kind = excluded.kind, asked_at = excluded.asked_at"
-            " WHERE excluded.kind = 'rebuild' AND repairs.kind = 'mend'",
+            " DO UPDATE SET kind = 'rebuild', asked_at = excluded.asked_at"
+            " WHERE repairs.kind NOT IN ('rebuild', excluded.kind)",
             (space, kind, now),
         )
 

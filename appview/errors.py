@@ -4,6 +4,7 @@ AppviewError
 ├── ConfigurationError     a setting is missing, unknown or out of range
 ├── StoreError             a database cannot be used
 │   ├── StoreMismatch      a file does not belong to the space or version it is opened for
+│   ├── StoreDamaged       a file contradicts itself, or is not what was written last
 │   └── StoreBusy          another process has the data folder
 ├── NotFound               there is no such thing here
 ├── Unreachable            a service that was named could not be asked, or is no appview
@@ -48,6 +49,10 @@ class StoreError(AppviewError):
 
 class StoreMismatch(StoreError):
     """A file does not belong to the space, or to the version of the program, that opens it."""
+
+
+class StoreDamaged(StoreError):
+    """A file contradicts itself, or is not the one that was written last."""
 
 
 class StoreBusy(StoreError):

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from appview.errors import StoreError, StoreMismatch
+from appview.errors import StoreDamaged, StoreError, StoreMismatch
 
 if TYPE_CHECKING:
     import sqlite3  # the same interface, and it has types
@@ -75,6 +75,7 @@ class Database:
         self._writer = writer
         self._watcher = watcher
         self.closing = False  # tells a read of minutes to end
+        self.failed: Callable[[StoreError], None] = lambda _error: None  # hears why a transaction failed
         self._write_lock = asyncio.Lock()
         self._all_readers = tuple(readers)
         self._idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
@@ -216,9 +217,11 @@ class Database:
         try:
             return await self._hop(connection, transaction)
         except sqlite3.Error as error:
-            if _kind(error) in _HINTS:
-                raise _store_error(self._name, error) from error
-            raise
+            if _kind(error) not in _HINTS:
+                raise
+            failure = _store_error(self._name, error)
+            self.failed(failure)
+            raise failure from error
 
     async def _hop(self, connection: Connection, transaction: Callable[[], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._executor, transaction)
@@ -252,7 +255,9 @@ def _kind(error: sqlite3.Error) -> str:
 
 
 def _store_error(name: str, error: sqlite3.Error) -> StoreError:
-    return StoreError(f"cannot use {name}: {error}", hint=_HINTS.get(_kind(error), ""))
+    failure = StoreError(f"cannot use {name}: {error}", hint=_HINTS.get(_kind(error), ""))
+    failure.__cause__ = error
+    return failure
 
 
 def _connect(path: Path, prepare: Callable[[Connection], None] | None) -> Connection:
@@ -306,12 +311,7 @@ def migrate(connection: Connection, migrations: Traversable) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        have = schema_version(connection)
-        if have > newest:
-            raise StoreMismatch(
-                f"the file has schema version {have}, this program knows {newest}",
-                hint="start the newer version of the program that wrote it",
-            )
+        have = check_schema(connection, newest)
         for number, entry in files:
             if number > have:
                 for statement in statements(entry.read_text(encoding="utf-8")):
@@ -336,44 +336,62 @@ def statements(script: str) -> Iterator[str]:
         yield statement
 
 
+def newest_schema(migrations: Traversable) -> int:
+    """Read the number of the last migration that there is."""
+    return max(
+        (int(match[1]) for entry in migrations.iterdir() if (match := _MIGRATION.fullmatch(entry.name))),
+        default=0,
+    )
+
+
+def check_schema(connection: Connection, newest: int) -> int:
+    """Read the number of the last migration; raise `StoreMismatch` where a newer program made it."""
+    have = schema_version(connection)
+    if have > newest:
+        raise StoreMismatch(
+            f"the file has schema version {have}, this program knows {newest}",
+            hint="start the newer version of the program that wrote it",
+        )
+    return have
+
+
 def schema_version(connection: Connection) -> int:
     """Read the number of the last migration."""
     row: Any = connection.execute("PRAGMA user_version").fetchone()
     return int(row[0])
 
 
-def look_at(path: Path) -> str | None:
-    """Say why a file cannot be read as a database, None where it can or is not there. Changes nothing, reads
-    the head and the schema, and waits for nobody."""
-    if not path.exists():
-        return None
-    try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        return str(error)
-    return None
-
-
-def peek(path: Path, work: Callable[[Connection], T]) -> T | None:
-    """Look into a file beside whoever has it open, changing nothing and waiting for nobody. None where there
-    is none, or it cannot be read, or does not hold what `work` reads."""
-    if not path.exists():
-        return None
+def look_into(path: Path, work: Callable[[Connection], T]) -> T:
+    """Look into a file beside whoever has it open, changing nothing and waiting for nobody; raise
+    `StoreError` where it cannot be read."""
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
             return work(connection)
         finally:
             connection.close()
-    except sqlite3.Error:
+    except sqlite3.Error as error:
+        raise _store_error(path.name, error) from error
+
+
+def peek(path: Path, work: Callable[[Connection], T]) -> T | None:
+    """Look into a file; None where there is none, or it cannot be read, or lacks what `work` reads."""
+    if not path.exists():
+        return None
+    try:
+        return look_into(path, work)
+    except StoreError:
         return None
 
 
 def is_damage(error: StoreError) -> bool:
     """Tell whether the file itself is at fault, so that trying again cannot help."""
     cause = error.__cause__
-    return isinstance(cause, sqlite3.Error) and _kind(cause) in ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+    return isinstance(error, StoreDamaged) or (
+        isinstance(cause, sqlite3.Error) and _kind(cause) in ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+    )
+
+
+def is_beyond_use(error: StoreError) -> bool:
+    """Tell whether the file cannot be used as it is: it is damaged, or not what it is opened for."""
+    return isinstance(error, StoreMismatch) or is_damage(error)

@@ -17,6 +17,7 @@ BASE = {
     "appview.clock",
     "appview.collector",
     "appview.control",
+    "appview.control_files",
     "appview.control_lists",
     "appview.control_rules",
     "appview.control_tokens",
@@ -111,6 +112,7 @@ def test_a_module_is_not_too_long(path: Path) -> None:
 SQL_HOMES = (
     "appview.memory",
     "appview.control",
+    "appview.control_files",
     "appview.control_lists",
     "appview.control_rules",
     "appview.control_tokens",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from appview.cli.options import opened, run_async, settings_options
 from appview.cli.output import json_option, show, table
+from appview.control_files import OUTDATED
 from appview.folder import holder, space_file_name
 from appview.telemetry import database_sizes, read_live
 
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from appview.access.access import Access
-    from appview.control import Control
+    from appview.control import Control, SpaceRow
+    from appview.control_files import FileState
     from appview.settings import Settings
+
+_REPAIRS: Final = {
+    "mend": "what follows from its facts is to be derived anew",
+    "refill": "filled again from its authors' repos once its file is back",
+    "rebuild": "to be built anew from its authors' repos",
+}
 
 
 @click.command()
@@ -37,9 +45,8 @@ def status(settings: Settings, as_json: bool) -> None:
 
 
 async def _gather(settings: Settings, control: Control, access: Access) -> dict[str, Any]:
-    from appview.sqlite import look_at
-
     repos = await control.repos()
+    noted, repairs = await control.files.all(), await control.repairs()
     pending = Counter(
         space for (space, _), state in (await control.memberships()).items() if state == "pending"
     )
@@ -60,7 +67,8 @@ async def _gather(settings: Settings, control: Control, access: Access) -> dict[
                 "everyoneWrites": not access.authors(row.uri).others.is_nothing,
                 "pendingWriters": pending[row.uri],
                 "bytes": _size(settings.spaces_folder / space_file_name(row.uri)),
-                "problem": look_at(settings.spaces_folder / space_file_name(row.uri)),
+                "problem": _problem(settings, row, noted.get(row.uri)),
+                "repair": repairs[row.uri][0] if row.uri in repairs else None,
             }
             for row in await control.spaces()
         ],
@@ -91,6 +99,20 @@ async def _gather(settings: Settings, control: Control, access: Access) -> dict[
     }
 
 
+def _problem(settings: Settings, row: SpaceRow, noted: FileState | None) -> str | None:
+    """Say why a space's file cannot be used as it is, None where it can."""
+    from appview.errors import StoreError
+    from appview.memory.store import examine
+
+    try:
+        state = examine(settings.spaces_folder / space_file_name(row.uri), row.uri)
+    except StoreError as error:
+        return str(error.__cause__ or error)
+    if state is None:
+        return None if noted is None and row.config is None else "the file is lost, or empty"
+    return OUTDATED if noted is not None and state.lacks(noted) else None
+
+
 def _lines(status: dict[str, Any]) -> Iterator[str]:
     running = f"process {status['process']}" if status["process"] is not None else "not running"
     yield f"{status['data']}: {running}, {status['rules']} rules (version {status['policyVersion']})"
@@ -118,6 +140,8 @@ def _lines(status: dict[str, Any]) -> Iterator[str]:
     for row in status["spaces"]:
         if row["problem"] is not None:
             yield f"  DAMAGED {row['space']}: {row['problem']} ({space_file_name(row['space'])})"
+        if row["repair"] is not None:
+            yield f"  TO REPAIR {row['space']}: {_REPAIRS[row['repair']]}"
     yield "repos: " + (", ".join(f"{count} {state}" for state, count in status["repos"].items()) or "none")
     if set(status["accounts"]) - {"active"}:
         yield "accounts: " + ", ".join(f"{count} {state}" for state, count in status["accounts"].items())

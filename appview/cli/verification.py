@@ -133,7 +133,9 @@ async def _carried_out(
         await verifier.until_repaired(reports, seconds)
         return
     with hold_folder(settings.data):
+        await pool.forget()  # what was opened by now was not looked at
         ingest = Ingest(replace(settings, source=()), control, access, pool, now)
+        await ingest.prepare()
         running = asyncio.create_task(ingest.run())
         try:
             await verifier.until_repaired(reports, seconds)

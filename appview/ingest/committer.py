@@ -9,6 +9,8 @@ it, is written, the repos' new state and then the sources' cursors are due in co
 Invariants:
 - A cursor that is on disk is never ahead of the updates it stands for, nor of the repos' state they made: a
   crash anywhere costs a replay, and a replay changes nothing.
+- What a space's file was when it was written is noted before the cursor that stands for it, and never ahead
+  of the file: an older copy is told by that (see `repairs`).
 - A store that fails (disk full, read-only) keeps its updates and is tried again; meanwhile only so much more
   is taken. A space whose file is beyond use is set apart and stops nobody else.
 - One update that a store cannot take is left out and counted; the others of its group are not.
@@ -27,12 +29,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from appview.errors import StoreError, StoreMismatch
+from appview.errors import StoreError
 from appview.ingest.backoff import Backoff
 from appview.ingest.fairness import MAX_WHOLE, FairQueue, Pace, Piece, Shares, pieces
 from appview.memory.complete import Merge
 from appview.memory.values import RepoUpdate
-from appview.sqlite import is_damage
+from appview.sqlite import is_beyond_use
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -258,6 +260,10 @@ class Committer:
                 waiter.set()
 
     async def _checkpoint(self, repos: list[RepoRow], positions: dict[str, int]) -> None:
+        written = dict(self._pool.written)
+        if written:
+            await self._control.files.put(written)
+            self._pool.noted(written)
         if repos:
             await self._control.put_repos(repos)
         for source, position in positions.items():
@@ -310,7 +316,7 @@ class Committer:
             try:
                 await work()
             except StoreError as error:
-                if not _can_recover(error):
+                if is_beyond_use(error):
                     raise
                 attempt += 1
                 self.failing = str(error)
@@ -337,8 +343,3 @@ class Committer:
 
 async def _ignore(_space: SpaceUri, _error: StoreError) -> None:
     """Leave a space set apart."""
-
-
-def _can_recover(error: StoreError) -> bool:
-    """Tell whether the same work can succeed later, with the same file."""
-    return not isinstance(error, StoreMismatch) and not is_damage(error)

@@ -16,7 +16,7 @@ import structlog
 from appview.control import SpaceRow
 from appview.errors import StoreError
 from appview.occasional import Occasional
-from appview.sqlite import is_damage
+from appview.sqlite import is_beyond_use
 from lexicons.spaces import SpaceUri
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class Declarations:
                 async with self._pool.use(row.uri) as store:
                     await store.configure(config)
             except StoreError as error:
-                if not is_damage(error) or self.broken is None:
+                if not is_beyond_use(error) or self.broken is None:
                     raise
-                await self.broken(row.uri, error)  # the new file will have the config of control.db
+                await self.broken(row.uri, error)  # it will be given the config of control.db
             await self._control.put_space(row)
 
         await self._committer.insist(work)

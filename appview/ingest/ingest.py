@@ -181,7 +181,7 @@ class Ingest:
 
     async def prepare(self) -> None:
         """Look at the files before anybody opens a space."""
-        await self._repairs.look_for_lost()
+        await self._repairs.look_at_files()
 
     def stop(self) -> None:
         """Make `run` write what it has and end."""

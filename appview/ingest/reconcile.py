@@ -24,8 +24,8 @@ from appview.errors import AppviewError, StoreError
 from appview.ingest.roster import Roster, build, mark
 from appview.ingest.strangers import Strangers
 from appview.memory.scope import reads_attributes
-from appview.memory.values import Visibility
-from appview.sqlite import is_damage
+from appview.memory.values import Removal, Visibility
+from appview.sqlite import is_beyond_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,6 +99,7 @@ class Reconciler:
                     seen, patience = version, loop.time() + STRANGERS_SECONDS
             except AppviewError as error:
                 log.error("cannot follow control.db, trying again", error=str(error), hint=error.hint)
+                seen = None
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _version(self) -> tuple[int, int]:
@@ -113,7 +114,7 @@ class Reconciler:
         spaces = await self._control.spaces()
         _, rules = await self._control.rules()
         rows = {row.did: row for row in await self._control.repos()}
-        await self._repairs.carry_out(spaces, self._committer, self._pipeline)
+        await self._repairs.carry_out(spaces, self._committer, self._pipeline, self._writable)
         filled = await self._control.memberships()
         filled_by = await self._control.marks()
         known = [space.uri for space in spaces]
@@ -223,7 +224,8 @@ class Reconciler:
             return
         state = self._pipeline.engine.state(did)
         if state is not None:
-            self._committer.add({space: Visibility(did, not state.active)}, 0)
+            gone = state.status == "deleted" and state.rev is None
+            self._committer.add({space: Removal(did) if gone else Visibility(did, not state.active)}, 0)
         self._pipeline.pending.begin(did, space, state.reached if state is not None else None)
         self._pipeline.wanted(did)
 
@@ -254,8 +256,8 @@ class Reconciler:
             return ()
 
     async def _give_up(self, space: SpaceUri, error: StoreError) -> None:
-        """Have a file that is beyond use made anew; raise where it is something else."""
-        if not is_damage(error):
+        """Have a file that is beyond use put right; raise where it is something else."""
+        if not is_beyond_use(error):
             raise error
         await self._repairs.ask(space, error)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from appview.memory.complete import MAX_ROUND_BYTES, Merge, weight
 from appview.memory.judge import Fits, judge
 from appview.memory.rights import is_writable
+from appview.memory.scope import digest
 from appview.memory.values import Applied, Delete, Put, Refuse, Removal, Visibility
 from appview.memory.writer import NewFact, Skip, Version
 
@@ -89,6 +90,7 @@ def apply_updates(
     pending: dict[Key, tuple[str, Change, Scope]] = {}
     revs = _known_revs(connection, {update.author for update in updates})
     applied: dict[str, tuple[str, str | None]] = {}
+    whole: dict[str, Scope] = {}
 
     def flush() -> None:
         _apply_round(writer, pending, outcome)
@@ -103,6 +105,7 @@ def apply_updates(
             writer.erase_author(update.author)
             revs.pop(update.author, None)
             applied.pop(update.author, None)
+            whole.pop(update.author, None)
             continue
         known = revs.get(update.author)
         if not update.complete and known is not None and update.rev <= known:
@@ -113,6 +116,7 @@ def apply_updates(
             flush()
             merge = merge or Merge(update)
             changes = merge.read(connection, most)
+            whole[update.author] = update.scope
         size = 0
         for change in changes:
             key = (update.author, change.rkey)
@@ -129,8 +133,12 @@ def apply_updates(
         applied[update.author] = (update.rev, update.data)
     flush()
     connection.executemany(
-        "INSERT OR REPLACE INTO repos (author, rev, data) VALUES (?, ?, ?)",
-        [(author, rev, data) for author, (rev, data) in applied.items()],
+        "INSERT INTO repos (author, rev, data, scope) VALUES (?, ?, ?, ?) ON CONFLICT (author) DO UPDATE"
+        " SET rev = excluded.rev, data = excluded.data, scope = coalesce(excluded.scope, scope)",
+        [
+            (author, rev, data, digest(whole[author]) if author in whole else None)
+            for author, (rev, data) in applied.items()
+        ],
     )
     return outcome
 

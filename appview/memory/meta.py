@@ -1,16 +1,20 @@
 """What a file says of itself: whose it is, its config, its analysis, how often it changed.
 
 A file is opened for one space only, and its tables must be what its config says. Where they are not, opening
-stops: a wrong answer is worse than none.
+stops: a wrong answer is worse than none. `made` is drawn when a file is made and `writes` counts the
+transactions that changed it: an older copy, and a file in another's place, are told by them.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from typing import TYPE_CHECKING, Final
 
-from appview.errors import StoreMismatch
+from appview.control_files import FileState
+from appview.errors import StoreDamaged, StoreMismatch
 from appview.memory import vectors
+from appview.sqlite import check_schema
 from lexicons.configs import Config
 from lexicons.errors import ContractError
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from lexicons.spaces import SpaceUri
 
 APPLICATION_ID: Final = 0x656E6772  # "engr", set by the first migration
+MADE_BYTES: Final = 8  # ours: no two files of a space are taken for each other
 
 
 def check_owner(connection: Connection) -> None:
@@ -36,18 +41,47 @@ def check_owner(connection: Connection) -> None:
 
 def claim(connection: Connection, space: SpaceUri) -> None:
     """Make a new file the space's own, or raise `StoreMismatch` where it is not."""
-    owner = read(connection, "space")
-    if owner is None:
+    if not _is_of(connection, space):
         write(connection, "space", space)
-    elif owner != space:
+    check_indexes(connection, read_config(connection))
+    if read(connection, "made") is None:
+        write(connection, "made", secrets.token_hex(MADE_BYTES))
+
+
+def _is_of(connection: Connection, space: SpaceUri) -> bool:
+    """Tell whether the file is the space's, false where it is nobody's; raise `StoreMismatch`."""
+    owner = read(connection, "space")
+    if owner not in (None, space):
         raise StoreMismatch(
             f"the file holds the space {owner}, not {space}", hint="restore the file under its own name"
         )
-    check_indexes(connection, read_config(connection))
+    return owner is not None
+
+
+def examine(connection: Connection, space: SpaceUri, newest_schema: int) -> FileState | None:
+    """Read which file this is without changing it, None where it is empty; raise `StoreMismatch` where it is
+    not the space's, or a newer program's."""
+    check_owner(connection)
+    if check_schema(connection, newest_schema) == 0 or not _is_of(connection, space):
+        return None
+    return file_state(connection)
+
+
+def file_state(connection: Connection) -> FileState:
+    """Read which file this is, and how often it was written to."""
+    return FileState(read(connection, "made") or "", int(read(connection, "writes") or 0))
+
+
+def count_write(connection: Connection) -> FileState:
+    """Say that a transaction has changed the file."""
+    connection.execute(
+        "INSERT INTO meta VALUES ('writes', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
+    )
+    return file_state(connection)
 
 
 def check_indexes(connection: Connection, config: Config | None) -> None:
-    """Raise `StoreMismatch` where the vector indexes are not those of the config."""
+    """Raise `StoreDamaged` where the vector indexes are not those of the config."""
     expected: dict[vectors.Role, ModelKey | None] = {
         "active": config.model if config is not None else None,
         "next": config.next if config is not None else None,
@@ -56,9 +90,9 @@ def check_indexes(connection: Connection, config: Config | None) -> None:
         index = vectors.find(connection, role)
         found = index.key if index is not None else None
         if found != key:
-            raise StoreMismatch(f"the file's {role} index is of {found}, its config says {key}")
+            raise StoreDamaged(f"the file's {role} index is of {found}, its config says {key}")
         if index is not None and not index.fits_its_table(connection):
-            raise StoreMismatch(f"the file's {role} index does not have {index.key.dims} dimensions")
+            raise StoreDamaged(f"the file's {role} index does not have {index.key.dims} dimensions")
 
 
 def read_config(connection: Connection) -> Config | None:
@@ -69,7 +103,7 @@ def read_config(connection: Connection) -> Config | None:
     try:
         return Config.from_record(json.loads(text))
     except (ContractError, ValueError, AttributeError) as error:
-        raise StoreMismatch(f"the file's config cannot be read: {error}") from error
+        raise StoreDamaged(f"the file's config cannot be read: {error}") from error
 
 
 def write_config(connection: Connection, config: Config | None) -> None:

@@ -20,9 +20,10 @@ from appview.memory.store import SpaceStore
 from appview.occasional import Occasional
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from concurrent.futures import Executor
 
+    from appview.control_files import FileState
     from appview.memory.analyser import Analyser
     from lexicons.spaces import SpaceUri
 
@@ -50,7 +51,11 @@ class _Place:
 
 
 class SpacePool:
-    """Opens spaces on demand. `async with pool.use(space) as store:`, and `close` at the end."""
+    """Opens spaces on demand. `async with pool.use(space) as store:`, and `close` at the end.
+
+    `opened(store)` is awaited before anybody gets a store, and may refuse it by raising `StoreError`;
+    `failed(space, error)` hears of every file that cannot be opened, read or written, whoever meets it.
+    """
 
     def __init__(
         self,
@@ -71,6 +76,9 @@ class SpacePool:
         self._evictions: set[asyncio.Task[None]] = set()  # owned until done: `close` waits for them
         self._closed = False
         self._skipped = Occasional()  # one for all spaces: a record can go to many
+        self.written: dict[SpaceUri, FileState] = {}  # of files that were written to, until it is noted
+        self.opened: Callable[[SpaceStore], Awaitable[None]] = _welcome
+        self.failed: Callable[[SpaceUri, StoreError], None] = lambda _space, _error: None
 
     def path(self, space: SpaceUri) -> Path:
         """Name the file of a space."""
@@ -102,8 +110,15 @@ class SpacePool:
                     await self._changed.wait()
                 else:
                     await self._end(space, place)
+            self.written.pop(space, None)
             _set_aside(self.path(space), suffix)
             self._changed.notify_all()
+
+    def noted(self, states: Mapping[SpaceUri, FileState]) -> None:
+        """Forget what files were, as far as they have not been written to since."""
+        for space, state in states.items():
+            if self.written.get(space) == state:
+                del self.written[space]
 
     async def forget(self) -> None:
         """Close every file that nobody uses; another process may be about to replace some."""
@@ -183,20 +198,36 @@ class SpacePool:
 
     async def _open(self, space: SpaceUri) -> SpaceStore:
         await asyncio.get_running_loop().run_in_executor(self._executor, self._make_folder)
-        return await SpaceStore.open(
-            self.path(space),
-            space,
-            self._executor,
-            self._clock,
-            analyser=self._analyser,
-            skipped=self._skipped,
-        )
+        try:
+            store = await SpaceStore.open(
+                self.path(space),
+                space,
+                self._executor,
+                self._clock,
+                analyser=self._analyser,
+                skipped=self._skipped,
+            )
+        except StoreError as error:
+            self.failed(space, error)
+            raise
+        try:
+            await self.opened(store)
+        except BaseException:
+            await store.close()
+            raise
+        store.wrote = lambda: self.written.update({space: store.state})
+        store.database.failed = lambda error: self.failed(space, error)
+        return store
 
     def _make_folder(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot make the folder {self._folder}: {error.strerror}") from error
+
+
+async def _welcome(_store: SpaceStore) -> None:
+    """Refuse no file."""
 
 
 def _set_aside(path: Path, suffix: str) -> None:

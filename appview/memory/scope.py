@@ -6,6 +6,7 @@ exactly the facts that `covers` accepts. Deny beats allow; nothing allowed means
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +52,7 @@ class Attribute:
 
 Pattern = Exact | Subtree | Attribute
 _ALL: Final = Subtree("/")
+DIGEST_DIGITS: Final = 32  # hexadecimal: 128 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +120,9 @@ def holds_subtree(scope: Scope, path: str) -> bool:
                 continue
         return False
     return True
+
+
+def digest(scope: Scope) -> str:
+    """Make a short text of a scope, the same for the same one wherever and whenever."""
+    patterns = [sorted(map(repr, side)) for side in (scope.allow, scope.deny)]
+    return hashlib.sha256(repr(patterns).encode()).hexdigest()[:DIGEST_DIGITS]

@@ -21,19 +21,20 @@ from appview.memory.mend import mend, restore
 from appview.memory.paths import PathTree
 from appview.memory.rights import is_writable
 from appview.memory.scope import EVERYTHING
-from appview.memory.stored import authors_of, refresh_links, versions_of
+from appview.memory.stored import authors_of, filled_of, refresh_links, versions_of
 from appview.memory.strength import reinforce
 from appview.memory.superseding import STANDING, Superseding, mark
 from appview.memory.values import Filters
 from appview.memory.writer import Writer
 from appview.occasional import Occasional
-from appview.sqlite import Database
+from appview.sqlite import Database, look_into, newest_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from appview.control_files import FileState
     from appview.memory.analyser import Analyser
     from appview.memory.apply import Outcome
     from appview.memory.complete import Merge
@@ -52,11 +53,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MIGRATIONS: Final = files("appview.memory") / "migrations"
+NEWEST_SCHEMA: Final = newest_schema(MIGRATIONS)
 MAX_NARROWED: Final = 64  # ours, scopes that are remembered narrowed by what nobody is shown
 READERS: Final = 3  # connections a file: questions on two cores and one long read
 NO_FILTERS: Final = Filters()
 NO_LIMIT: Final = -1  # to SQLite
 log = structlog.get_logger("appview.memory")
+
+
+def examine(path: Path, space: SpaceUri) -> FileState | None:
+    """Tell which file a space has, without opening it for anybody: None where there is none, or an empty one.
+
+    Raises `StoreMismatch` for one that is not the space's, or a newer program's, and `StoreError`.
+    """
+    if not path.exists():
+        return None
+    return look_into(path, lambda connection: meta.examine(connection, space, NEWEST_SCHEMA))
 
 
 class SpaceStore:
@@ -68,12 +80,14 @@ class SpaceStore:
         database: Database,
         analyser: Analyser,
         clock: Callable[[], int],
+        state: FileState,
         config: Config | None,
         hidden: frozenset[Did],
         skipped: Occasional | None = None,
     ) -> None:
         self.space = space
         self.database = database
+        self.state = state
         self.superseding = Superseding()
         self._analyser = analyser
         self._clock = clock
@@ -81,6 +95,7 @@ class SpaceStore:
         self._hidden = hidden
         self._narrowed: dict[tuple[Scope, frozenset[Did]], Scope] = {}
         self._skipped = skipped or Occasional()
+        self.wrote: Callable[[], None] = lambda: None  # called when `state` has changed
 
     @classmethod
     async def open(
@@ -95,8 +110,8 @@ class SpaceStore:
     ) -> Self:
         """Open a space's file, or make it. `skipped` bounds what all spaces together log of left-out records.
 
-        Raises `StoreMismatch` for the file of another space, program or newer version, and `StoreError` for
-        one that cannot be read or written.
+        Raises `StoreMismatch` for the file of another space, program or newer version, `StoreDamaged` for one
+        that contradicts itself, and `StoreError` for one that cannot be read or written.
         """
 
         def prepare(connection: Connection) -> None:
@@ -104,7 +119,7 @@ class SpaceStore:
             vectors.prepare(connection)
             connection.execute("PRAGMA secure_delete = ON")  # what was deleted is not left in unused pages
 
-        def begin(connection: Connection) -> tuple[Config | None, frozenset[Did]]:
+        def begin(connection: Connection) -> tuple[FileState, Config | None, frozenset[Did]]:
             meta.claim(connection, space)
             keywords.claim(connection, analyser)
             lost = restore(connection, MIGRATIONS)
@@ -114,15 +129,15 @@ class SpaceStore:
                 meta.touch(connection)
             refresh_links(connection)
             path_tags.refresh(connection)
-            return meta.read_config(connection), hidden_authors(connection)
+            return meta.file_state(connection), meta.read_config(connection), hidden_authors(connection)
 
         database = await Database.open(path, MIGRATIONS, executor, readers=READERS, prepare=prepare)
         try:
-            config, hidden = await database.write(begin)
+            state, config, hidden = await database.write(begin)
         except BaseException:
             await database.close()
             raise
-        return cls(space, database, analyser, clock, config, hidden, skipped)
+        return cls(space, database, analyser, clock, state, config, hidden, skipped)
 
     async def close(self) -> None:
         """Wait for what is running, then close the file."""
@@ -358,6 +373,11 @@ class SpaceStore:
         """Derive anew what `check` can find wrong, as far as the facts say it."""
         await self._write(mend)
 
+    async def filled(self) -> dict[Did, str | None]:
+        """List everyone whose repo has been applied, with the digest of what they might write, where it is
+        known."""
+        return await self.database.read(filled_of)
+
     async def authors(self) -> frozenset[Did]:
         """List everyone of whom the space holds or has left out a record."""
         return await self.database.read(authors_of)
@@ -394,11 +414,18 @@ class SpaceStore:
                 log.info("memories skipped", space=self.space, author=author, reason=reason, count=count)
 
     async def _write(self, work: Callable[[Writer], T]) -> T:
-        def transaction(connection: Connection) -> T:
+        def transaction(connection: Connection) -> tuple[T, FileState]:
+            changes = connection.total_changes
             writer = Writer(connection, self._analyser, self._clock())
             result = work(writer)
             if writer.changed:
                 meta.touch(connection)
-            return result
+            if connection.total_changes == changes:
+                return result, self.state
+            return result, meta.count_write(connection)
 
-        return await self.database.write(transaction)
+        result, state = await self.database.write(transaction)
+        if state != self.state:
+            self.state = state
+            self.wrote()
+        return result

@@ -30,6 +30,12 @@ def authors_of(connection: Connection) -> frozenset[Did]:
     return frozenset(Did(row[0]) for row in rows)
 
 
+def filled_of(connection: Connection) -> dict[Did, str | None]:
+    """List everyone whose repo was applied, with the digest of what they might write, where that is known."""
+    rows = connection.execute("SELECT author, scope FROM repos")
+    return {Did(author): scope for author, scope in rows}
+
+
 def versions_of(connection: Connection, author: str) -> dict[str, Version]:
     """Read an author's live facts by record key."""
     return {

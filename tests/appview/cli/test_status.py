@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import pysqlite3
 import pytest
 
 from appview.access.access import Access
 from appview.control import Control, RepoRow, SpaceRow
+from appview.control_files import FileState
 from appview.folder import hold_folder, make_folder, space_file_name
+from appview.memory.store import SpaceStore
+from appview.search.analysis import ANALYSIS
 from appview.telemetry import write_live
 from lexicons.configs import Config
 from lexicons.models import ModelKey
@@ -21,11 +22,22 @@ from lexicons.spaces import SpaceUri
 from lexicons.syntax import Did
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.appview.cli.conftest import CommandLine
 
 ALICE, BOB = Did("did:plc:" + "a" * 24), Did("did:web:bob.example")
 SPACE = SpaceUri.public(ALICE)
 MODEL = ModelKey("hashing-64", "sha256:hashing", 64)
+
+
+async def make(path: Path, space: SpaceUri) -> FileState:
+    """Make a space's file and write to it once."""
+    with ThreadPoolExecutor(1) as executor:
+        store = await SpaceStore.open(path, space, executor, lambda: 0, analyser=ANALYSIS)
+        await store.configure(Config.declare(MODEL, created_at="2026-11-30T09:15:00.000Z"))
+        await store.close()
+        return store.state
 
 
 @pytest.fixture
@@ -77,6 +89,7 @@ def test_json_has_every_fact(running: CommandLine) -> None:
             "pendingWriters": 1,
             "bytes": 1_234,
             "problem": "file is not a database",
+            "repair": None,
         }
     ]
     assert document["repos"] == {"pending": 1, "synchronized": 1}
@@ -117,15 +130,41 @@ def test_lines_are_readable_and_drive_no_terminal(running: CommandLine) -> None:
 def test_a_space_whose_file_is_damaged_is_marked(running: CommandLine) -> None:
     name = space_file_name(SPACE)
     assert f"  DAMAGED {SPACE}: file is not a database ({name})\n" in running("status").out
-    with closing(pysqlite3.connect(running.data / "spaces" / "whole.db")) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("CREATE TABLE t (x)")
-        connection.commit()
-    (running.data / "spaces" / "whole.db").replace(running.data / "spaces" / name)
-    assert running("status", "--json").json["spaces"][0]["problem"] is None
+    path = running.data / "spaces" / name
+    path.unlink()
+    assert "the file is lost, or empty" in running("status").out
+    path.touch()
+    assert "the file is lost, or empty" in running("status").out
+    asyncio.run(make(path, SPACE))
     assert "DAMAGED" not in running("status").out
-    (running.data / "spaces" / name).unlink()
     assert running("status", "--json").json["spaces"][0]["problem"] is None
+    path.unlink()
+    asyncio.run(make(path, SpaceUri.public(BOB)))
+    assert f"  DAMAGED {SPACE}: the file holds the space at://{BOB}/" in running("status").out
+
+
+def test_a_file_that_is_not_the_one_that_was_written_last_is_marked(running: CommandLine) -> None:
+    path = running.data / "spaces" / space_file_name(SPACE)
+    path.unlink()
+    state = asyncio.run(make(path, SPACE))
+
+    async def work(noted: FileState) -> None:
+        with ThreadPoolExecutor(1) as executor:
+            control = await Control.open(running.data / "control.db", executor)
+            await control.files.put({SPACE: noted})
+            await control.ask_repair(SPACE, "refill", 1)
+            await control.close()
+
+    for noted, is_right in (
+        (state, True),
+        (FileState(state.made, state.writes - 1), True),  # ahead, as after a crash
+        (FileState(state.made, state.writes + 1), False),
+        (FileState("another", 0), False),
+    ):
+        asyncio.run(work(noted))
+        assert ("it is older, or was made anew" in running("status").out) is not is_right
+    assert f"  TO REPAIR {SPACE}: filled again from its authors' repos once" in running("status").out
+    assert running("status", "--json").json["spaces"][0]["repair"] == "refill"
 
 
 def test_running_process_is_named_and_not_disturbed(running: CommandLine) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from appview.control import RepoRow
+from appview.control_files import FileState
 from appview.errors import StoreError, StoreMismatch
 from appview.ingest.committer import LINGER, MAX_OPEN_BYTES, MAX_OPEN_UPDATES, Committer
 from appview.ingest.fairness import MAX_PIECE, MAX_WHOLE
@@ -21,7 +22,7 @@ from lexicons.syntax import Did
 from tests.appview.ingest.test_fairness import put
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from appview.memory.complete import Merge
 
@@ -57,6 +58,8 @@ class Disk:
         self.errors: list[Exception] = []  # raised by the next writes
         self.damaged: set[SpaceUri] = set()
         self.poison: str | None = None  # a rev that no store can take
+        self.written: dict[SpaceUri, FileState] = {}
+        self.files = self
         self.slow: set[SpaceUri] | None = None  # who waits at the gate; None: everybody
         self.gate = asyncio.Event()
         self.gate.set()
@@ -66,6 +69,14 @@ class Disk:
         if space in self.damaged:
             raise StoreMismatch("not this space's file")
         yield Store(self, space)
+
+    async def put(self, states: Mapping[SpaceUri, FileState]) -> None:
+        self._fail()
+        self.journal.append(("files", [state.writes for state in states.values()]))
+
+    def noted(self, states: Mapping[SpaceUri, FileState]) -> None:
+        for space in states:
+            del self.written[space]
 
     async def put_repos(self, rows: Sequence[RepoRow]) -> None:
         self._fail()
@@ -119,6 +130,20 @@ async def committing(disk: Disk) -> AsyncIterator[Committer]:
 
 def revs(disk: Disk, space: SpaceUri = GARDEN) -> list[int]:
     return [int(each.rev) for batch in disk.batches[space] for each in batch]
+
+
+async def test_what_a_file_was_is_noted_before_the_cursor_that_stands_for_it() -> None:
+    disk = Disk()
+    disk.errors = [StoreError("full")]
+    async with committing(disk) as committer:
+        disk.written[GARDEN] = FileState("a", 7)
+        committer.note(RepoRow(ALICE, 1, rev="3"))
+        committer.reached("source", 1)
+        await committer.flush()
+        assert disk.journal == [("files", [7]), ("repos", ["3"]), ("cursor", 1)]
+        committer.reached("source", 2)
+        await committer.flush()
+        assert disk.journal[3:] == [("cursor", 2)]
 
 
 async def test_updates_are_written_before_repos_and_repos_before_the_cursor() -> None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pysqlite3
 import pytest
 
-from appview.errors import StoreError, StoreMismatch
+from appview.errors import StoreDamaged, StoreError, StoreMismatch
 from appview.memory import vectors
 from appview.memory.analyser import AnalysedDocument
 from appview.memory.scope import EVERYTHING
-from appview.memory.store import SpaceStore
+from appview.memory.store import SpaceStore, examine
 from appview.memory.values import Delete
+from appview.sqlite import is_damage
 from lexicons.configs import Config
 from lexicons.spaces import SpaceUri
 from tests.appview.memory.support import (
@@ -111,8 +112,6 @@ async def test_the_file_of_another_space_is_not_opened(opening: Callable[..., An
         ("UPDATE meta SET value = '[]' WHERE key = 'config'", "config cannot be read"),
         ("UPDATE meta SET value = '{}' WHERE key = 'config'", "config cannot be read"),
         ("DROP TABLE facts_vec_1", "does not have 4 dimensions"),
-        ("PRAGMA user_version = 999", "schema version 999"),
-        ("PRAGMA application_id = 7", "another program"),
     ],
 )
 async def test_a_file_that_contradicts_itself_is_not_opened(
@@ -120,14 +119,56 @@ async def test_a_file_that_contradicts_itself_is_not_opened(
 ) -> None:
     await closed_file(opening)
     alter(path, statement)
+    with pytest.raises(StoreDamaged, match=message) as caught:
+        await opening()
+    assert is_damage(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("PRAGMA user_version = 999", "schema version 999"),
+        ("PRAGMA application_id = 7", "another program"),
+        ("UPDATE meta SET value = 'at://did:plc:a/x.y.z/self' WHERE key = 'space'", "holds the space"),
+    ],
+)
+async def test_a_file_that_somebody_else_wrote_is_told_without_opening_it(
+    opening: Callable[..., Any], path: Path, statement: str, message: str
+) -> None:
+    await closed_file(opening)
+    alter(path, statement)
     with pytest.raises(StoreMismatch, match=message):
         await opening()
+    with pytest.raises(StoreMismatch, match=message):
+        examine(path, SPACE)
+
+
+async def test_a_file_tells_which_it_is_and_how_often_it_was_written(
+    opening: Callable[..., Any], path: Path
+) -> None:
+    assert examine(path, SPACE) is None
+    path.touch()
+    assert examine(path, SPACE) is None
+    store = await opening()
+    first = store.state
+    assert first.writes == 0 and first.made
+    await store.configure(CONFIG)
+    await store.configure(CONFIG)  # changes nothing
+    await store.apply([])
+    assert store.state.writes == 1
+    await store.set_path_tag("/a", "room", "kitchen")
+    assert examine(path, SPACE) == store.state
+    await store.close()
+    store = await opening()
+    assert (store.state.made, store.state.writes) == (first.made, 2)
+    assert first.lacks(store.state) and not store.state.lacks(first)
+    await store.close()
 
 
 async def test_an_index_of_the_wrong_width_is_not_used(opening: Callable[..., Any], path: Path) -> None:
     await closed_file(opening)
     alter(path, "DROP TABLE facts_vec_1", "CREATE VIRTUAL TABLE facts_vec_1 USING vec0 (embedding float[5])")
-    with pytest.raises(StoreMismatch, match="does not have 4 dimensions"):
+    with pytest.raises(StoreDamaged, match="does not have 4 dimensions"):
         await opening()
 
 

@@ -9,7 +9,7 @@ import pytest
 from appview import sqlite
 from appview.http import client
 from appview.identity import resolver
-from appview.ingest import car, fetch, frames, intake, jetstream, json_events, tap, waiting
+from appview.ingest import frames, intake, jetstream, json_events, tap, waiting
 from lexicons import data
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -28,8 +28,6 @@ def mb(size: int) -> str:
     [
         f"a message | {mb(frames.MAX_FRAME_BYTES)} (protocol), {frames.MAX_ITEMS:,} values |",
         f"a commit | {frames.MAX_OPS} operations, {mb(frames.MAX_BLOCKS_BYTES)} of blocks (protocol) |",
-        f"a repo | {car.MAX_REPO_BYTES // 10**9} GB, {car.MAX_REPO_BLOCKS:,} blocks,"
-        f" {fetch.REPO_SECONDS / 60:.0f} minutes |",
         f"a record | {mb(data.MAX_RECORD_BYTES)} (protocol), {data.MAX_RECORD_ITEMS} values;",
         *(
             f"a message of Jetstream or Tap | {mb(size)}, {json_events.MAX_ITEMS:,} values |"

@@ -81,7 +81,7 @@ class TextAnalysis:
                 and (plain or chunk.islower() or (place == 0 and chunk[1:].islower()) or chunk == "I")
             )
         ]
-        return told or words
+        return told if any(each.terms for each in told) else words
 
     def finder(self, terms: Collection[str]) -> Finder:
         """Look for any of `terms` (exact words and beginnings carry their mark) in texts."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from appview.ingest.stream import Stream
     from appview.source_lines import SourceLine
 
-TAKE: Final = 256  # items taken from a queue at once
+TAKE: Final = 1_024  # items taken from a queue at once
+TAKE_BYTES: Final = 8 * 1024 * 1024  # and about so many bytes
 TAP_USER: Final = "admin"  # Tap's own choice
 MAX_PASSWORD_BYTES: Final = 4_096
 
@@ -70,7 +71,7 @@ class Feed:
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(stream.run(), name=f"read {self.line.name}")
             while True:
-                items = await self._queue.get_some(TAKE)
+                items = await self._queue.get_some(TAKE, TAKE_BYTES)
                 await self._intake.take(self.line.name, items, self.line.host)
                 if isinstance(stream, Tap):
                     await self._committer.flush()

@@ -39,7 +39,8 @@ MAX_FRAME_BYTES: Final = 50_000  # of a message that is proven ahead; what is la
 BACKLOG: Final = 64  # messages behind those being taken, from which on the process is started
 IDLE_SECONDS: Final = 300.0  # without a request, and it is ended
 STUCK_SECONDS: Final = 30.0  # without an answer, and it is ended, and started again
-LATE: Final = 64  # answers that came too late, less those that did not, and it is left alone
+MAX_LEAD: Final = 512  # messages left out, at most, between those being taken and those that are asked for
+LATE: Final = 512  # answers that came too late, less those that did not, and it is left alone
 REST_SECONDS: Final = 2.0  # for so long: there is no processor for it
 LOOK_SECONDS: Final = 5.0  # between two looks at that
 RESTART: Final = Backoff(base=1.0, cap=300.0)
@@ -69,6 +70,7 @@ class Foresight:
         self._needed = asyncio.Event()
         self._used_at = 0.0
         self._late = 0
+        self._lead = 0  # grows with answers that come too late
         self._rests_until = 0.0
         self._asked: dict[
             bytes, tuple[PublicKey, Any]
@@ -126,7 +128,7 @@ class Foresight:
         if room <= 0 or asyncio.get_running_loop().time() < self._rests_until:
             return
         jobs: list[tuple[PublicKey, bytes]] = []
-        for item in islice(items, taken, None):
+        for item in islice(items, taken + self._lead, None):
             if not isinstance(item, bytes) or item in self._asked or len(item) > MAX_FRAME_BYTES:
                 continue
             name = account_of(item)
@@ -165,6 +167,7 @@ class Foresight:
     def _count(self, *, is_late: bool) -> None:
         self.outcomes["late" if is_late else "ahead"] += 1
         self._late = self._late + 1 if is_late else max(0, self._late - 1)
+        self._lead = min(MAX_LEAD, self._lead + 4) if is_late else max(0, self._lead - 1)
         if self._late >= LATE:
             self._late, self._rests_until = 0, asyncio.get_running_loop().time() + REST_SECONDS
 

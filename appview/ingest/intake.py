@@ -56,7 +56,8 @@ class Intake:
                 self._foresight.look_ahead(waiting, BATCH_FRAMES)
                 async with self._pipeline.lock:
                     await self._take_some(source, waiting, host)
-                await asyncio.sleep(0)
+                for _ in range(2):  # the first round sees what has come, the second one hands it on
+                    await asyncio.sleep(0)
         finally:
             self._foresight.forget(waiting)
 

@@ -41,16 +41,21 @@ class ByteQueue(Generic[T]):
         self._bytes += size
         self._filled.set()
 
-    async def get_some(self, limit: int) -> list[T]:
-        """Take up to `limit` items, waiting for the first."""
+    async def get_some(self, limit: int, most: int = MAX_BYTES) -> list[T]:
+        """Take up to `limit` items, none behind the one that makes them `most` bytes; wait for the first."""
         while not self._items:
             self._filled.clear()
             await self._filled.wait()
-        taken = [self._items.popleft() for _ in range(min(limit, len(self._items)))]
-        self._bytes -= sum(size for _, size in taken)
+        taken: list[T] = []
+        size = 0
+        while self._items and len(taken) < limit and size < most:
+            item, each = self._items.popleft()
+            taken.append(item)
+            size += each
+        self._bytes -= size
         if not self._is_full():
             self._room.set()
-        return [item for item, _ in taken]
+        return taken
 
     def _is_full(self) -> bool:
         return len(self._items) >= self._max_items or self._bytes >= self._max_bytes

@@ -230,21 +230,41 @@ def _large(size: int) -> Write:
     return Write("create", str(MEMORY), rkey(), memory("x" * size))
 
 
-async def test_answers_that_come_too_late_are_not_asked_for_for_a_while(
+async def test_answers_that_come_too_late_are_asked_for_further_ahead_and_then_not_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(foresight, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(foresight, "REST_SECONDS", 3.0)
+    monkeypatch.setattr(foresight, "LATE", 30)
     account = Account()
-    frames = commits(account, foresight.LATE)
+    frames = commits(account, 200)
     async with foreseeing(key_of(account)) as ahead:
         ahead.look_ahead(frames, 0)
-        for frame in frames:
+        for frame in frames[:20]:
             ahead.meet(frame, event_of(frame))
-        assert ahead.outcomes == Counter(late=foresight.LATE)
         await answered(ahead)
+        ahead.forget(frames)
+        ahead.look_ahead(frames, 0)
+        assert next(iter(ahead._asked)) == frames[80]  # four messages for each that came too late
+        for frame in frames[80:90]:
+            ahead.meet(frame, event_of(frame))
+        assert ahead.outcomes == Counter(late=30)
+        await answered(ahead)
+        ahead.forget(frames)
         ahead.look_ahead(frames, 0)
         assert not ahead._asked
         await until(lambda: ahead.look_ahead(frames, 0) or ahead._asked)
+
+
+async def test_what_is_answered_in_time_is_asked_for_less_far_ahead() -> None:
+    account = Account()
+    frames = commits(account, 40)
+    async with foreseeing(key_of(account)) as ahead:
+        ahead._lead = 10
+        ahead.look_ahead(frames, 0)
+        await answered(ahead)
+        for frame in frames[10:15]:
+            ahead.meet(frame, event_of(frame))
+        assert ahead._lead == 5
 
 
 async def test_the_process_is_ended_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,15 @@ async def test_an_item_above_the_limit_is_taken_alone() -> None:
     assert await queue.get_some(1) == ["large"]
 
 
+async def test_a_group_ends_with_the_item_that_makes_it_large() -> None:
+    queue: ByteQueue[int] = ByteQueue()
+    for number in range(5):
+        await queue.put(number, 10)
+    assert await queue.get_some(9, 20) == [0, 1]
+    assert await queue.get_some(9, 21) == [2, 3, 4]
+    assert queue.bytes == 0
+
+
 async def test_a_receiver_waits_for_the_first_item() -> None:
     queue: ByteQueue[int] = ByteQueue()
     receiver = asyncio.create_task(queue.get_some(10))

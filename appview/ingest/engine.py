@@ -418,6 +418,7 @@ class Engine:
                     commands += self._resync(repo, "overflow")
                 continue
             if not repo.waiting:
+                repo.rekeyed = False
                 break
             event, _ = repo.waiting[0]
             if repo.rev is None or event.rev > repo.rev:

@@ -51,6 +51,7 @@ class TrackedRepo:
     fetching: bool = False  # a `FetchIdentity` is not answered yet
     identity_failures: int = 0
     refreshed_at: int | None = None  # the last forced refresh
+    rekeyed: bool = False  # the key has changed while what waits was on its way: that may be signed by either
     changed_at: int | None = None  # the document is said to have changed then, and is of before
     looked_early_at: int | None = None  # the last resync for a rev that was ahead of the time
     suspected_at: int | None = None  # what was refused, or applied, then may be otherwise under a newer one

@@ -282,6 +282,22 @@ def test_a_document_of_before_an_identity_message_is_looked_at_again() -> None:
     assert only(desk.resolve(), Resync).reason == "moved"
 
 
+def test_what_waited_while_the_key_changed_may_be_signed_by_either() -> None:
+    desk = Desk()
+    desk.now += REFRESH_INTERVAL
+    desk.receive(desk.account.identity_frame(1))
+    before = desk.draft()
+    assert desk.receive(before) == []  # it waits for the document, and is signed by the key of before
+    desk.account.key = K256()
+    desk.now += SECOND
+    commands = desk.resolve()
+    assert reasons(commands) == [("Drop", "bad-signature"), ("Resync", "moved")]
+    desk.resynced(commands[1])
+    assert desk.sync == "synchronized"
+    desk.now += SECOND
+    assert len(applied(desk.receive(desk.draft()))) == 1
+
+
 def test_what_was_refused_between_refreshes_is_made_good_when_the_key_turns_out_to_be_new() -> None:
     desk = Desk()
     desk.corrupt("wrong-key")
@@ -303,7 +319,8 @@ def test_after_an_identity_message_commits_wait_for_the_new_document() -> None:
     stolen = desk.draft()  # signed by the old key
     assert desk.receive(stolen) == []
     desk.account.key = K256()
-    assert only(desk.resolve(), Drop).reason == "bad-signature"
+    # What the repo holds decides, proven by the new key.
+    assert reasons(desk.resolve()) == [("Drop", "bad-signature"), ("Resync", "moved")]
 
 
 def test_an_identity_that_changes_while_it_is_fetched_for_the_first_time_is_fetched_again_at_once() -> None:

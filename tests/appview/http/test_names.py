@@ -212,7 +212,7 @@ async def test_names_whose_servers_are_silent_hold_up_no_other_and_no_thread(tmp
         async with asyncio.timeout(20):
             while len({name for name, _ in server.asked}) < SILENT:  # noqa: ASYNC110 - sockets signal nothing
                 await asyncio.sleep(0.005)
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads
         start = time.perf_counter()
         assert (await names.resolve("good.localhost.example"))[0]["host"] == "127.0.0.1"
         assert (await client.get(f"http://localhost:{port}/")).status == 200

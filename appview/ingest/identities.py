@@ -72,7 +72,8 @@ class Identities:
         commands: list[Command] = []
         if repo.rekeyed and error.reason == "bad-signature":
             repo.rekeyed = False
-            return [Drop(repo.did, error.reason, error.detail), *self._resync(repo, "moved")]
+            refusal = Drop(repo.did, error.reason, error.detail)
+            return [*self._suspect(repo, host, error, now), refusal, *self._resync(repo, "moved")]
         if not repo.fetching and self._refreshes.may(repo, now):
             commands.append(self._refreshes.start(repo, now))
         if repo.fetching and self._waiting.lay_aside(repo, Doubted(event, host, error, now)):
@@ -102,7 +103,7 @@ class Identities:
         is_first, was_hidden = repo.key is None, not repo.active
         has_moved = repo.pds != identity.pds and not (is_first and repo.pds is None)
         changed = has_moved or (not is_first and repo.key != identity.key)
-        repo.rekeyed = changed and not is_first and bool(repo.waiting)
+        repo.rekeyed = changed and not is_first and bool(repo.waiting or repo.aside)
         missed = identity.pds in repo.strays or (changed and repo.suspected_at is not None)
         repo.key, repo.pds, repo.resolved_at = identity.key, identity.pds, as_of or now
         repo.awaits_identity = False

@@ -261,7 +261,9 @@ def test_a_new_document_does_not_let_an_older_suspicion_rest() -> None:
     desk.now += SECOND
     desk.account.key = K256()
     assert only(desk.receive(desk.draft()), FetchIdentity).force
-    assert reasons(desk.engine.identity_resolved(desk.did, between, desk.now)) == [("Drop", "bad-signature")]
+    commands = desk.engine.identity_resolved(desk.did, between, desk.now)
+    assert reasons(commands) == [("Drop", "bad-signature"), ("Resync", "moved")]
+    desk.resynced(commands[1])
     desk.now += REFRESH_INTERVAL
     assert only(desk.engine.tick(desk.now), FetchIdentity).force
     assert only(desk.resolve(), Resync).reason == "moved"
@@ -296,6 +298,16 @@ def test_what_waited_while_the_key_changed_may_be_signed_by_either() -> None:
     assert desk.sync == "synchronized"
     desk.now += SECOND
     assert len(applied(desk.receive(desk.draft()))) == 1
+
+
+def test_what_was_laid_aside_while_the_key_changed_twice_may_be_signed_by_either() -> None:
+    desk = Desk()
+    desk.now += REFRESH_INTERVAL
+    desk.account.key = K256()
+    only(desk.receive(desk.draft()), FetchIdentity)  # signed by a key that nobody was told of
+    desk.account.key = K256()
+    desk.now += SECOND
+    assert reasons(desk.resolve()) == [("Drop", "bad-signature"), ("Resync", "moved")]
 
 
 def test_what_was_refused_between_refreshes_is_made_good_when_the_key_turns_out_to_be_new() -> None:

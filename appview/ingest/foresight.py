@@ -179,7 +179,7 @@ class Foresight:
         return prove_commit(event, key, now)
 
     def forget(self, items: Iterable[Item]) -> None:
-        """Forget what was asked for messages that nobody will bring any more."""
-        for item in items:
+        """Forget what was asked for messages that nobody will bring any more, or that could not be read."""
+        for item in items if self._asked else ():
             if isinstance(item, bytes):
                 self._asked.pop(item, None)

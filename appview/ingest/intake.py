@@ -59,7 +59,7 @@ class Intake:
                 for _ in range(2):  # the first round sees what has come, the second one hands it on
                     await asyncio.sleep(0)
         finally:
-            self._foresight.forget(waiting)
+            self._foresight.forget(items)
 
     async def _take_some(self, source: str, waiting: deque[Item], host: str | None) -> None:
         """Take what comes first, for a while. The lock is held."""

@@ -343,6 +343,9 @@ async def test_a_backlog_is_proven_ahead_and_is_as_it_would_be_without(
             seq = firehose.next_seq()
             forged = impostor.create(str(MEMORY), rkey(), memory("never there"))
             firehose.push(forged.frame(seq), seq)
+            firehose.push(forged.frame(seq + 1)[:-1], firehose.next_seq())  # whose it is can still be read
+            for member in members:
+                world.remember(member, "behind it")
 
         foreseen = world.ingest._foresight
         async with asyncio.timeout(50):

@@ -31,7 +31,7 @@ import structlog
 
 from appview.errors import StoreError
 from appview.ingest.backoff import Backoff
-from appview.ingest.fairness import MAX_WHOLE, FairQueue, Pace, Piece, Shares, pieces
+from appview.ingest.fairness import MAX_WHOLE, FairQueue, Piece, Shares, TransactionSize, pieces
 from appview.memory.complete import Merge
 from appview.memory.values import RepoUpdate
 from appview.sqlite import is_beyond_use
@@ -203,13 +203,13 @@ class Committer:
 
     async def _keep_space(self, space: SpaceUri) -> None:
         """Write what is dealt to a space until there is no more."""
-        dealt, pace = self._dealt[space], Pace()
+        dealt, size = self._dealt[space], TransactionSize()
         loop = asyncio.get_running_loop()
         while dealt:
-            taken = dealt.take(MAX_UPDATES, pace.cost)
+            taken = dealt.take(MAX_UPDATES, size.cost)
             started = loop.time()
-            await self._write_space(space, taken, pace.cost)
-            pace.took(sum(piece.cost for piece in taken), loop.time() - started)
+            await self._write_space(space, taken, size.cost)
+            size.took(sum(piece.cost for piece in taken), loop.time() - started)
             for piece in taken:
                 if piece.merge is not None:
                     dealt.add(piece, first=True)

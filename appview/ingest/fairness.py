@@ -132,7 +132,7 @@ class FairQueue:
         heappush(self._due, (due, self._added, author))
 
 
-class Pace:
+class TransactionSize:
     """How much to write in one transaction of a space: as much as goes quickly."""
 
     def __init__(self) -> None:

@@ -18,9 +18,9 @@ from appview.ingest.fairness import (
     WHOLE,
     WRITE_SECONDS,
     FairQueue,
-    Pace,
     Piece,
     Shares,
+    TransactionSize,
     pieces,
 )
 from appview.memory.complete import CHANGE_COST, Merge
@@ -184,13 +184,13 @@ def test_where_much_is_open_only_who_has_nothing_open_goes_on(bound: int, spaces
 
 
 def test_transactions_grow_while_they_go_quickly_and_shrink_when_they_do_not() -> None:
-    pace = Pace()
+    size = TransactionSize()
     for _ in range(5):
-        pace.took(pace.cost, WRITE_SECONDS / 4)
-    assert pace.cost == MAX_TRANSACTION
-    pace.took(1_000, WRITE_SECONDS / 4)
-    assert pace.cost == MAX_TRANSACTION
-    pace.took(MAX_TRANSACTION, 2 * WRITE_SECONDS)
-    assert pace.cost == MAX_TRANSACTION // 2
-    pace.took(10, 100.0)
-    assert pace.cost == MIN_TRANSACTION
+        size.took(size.cost, WRITE_SECONDS / 4)
+    assert size.cost == MAX_TRANSACTION
+    size.took(1_000, WRITE_SECONDS / 4)
+    assert size.cost == MAX_TRANSACTION
+    size.took(MAX_TRANSACTION, 2 * WRITE_SECONDS)
+    assert size.cost == MAX_TRANSACTION // 2
+    size.took(10, 100.0)
+    assert size.cost == MIN_TRANSACTION

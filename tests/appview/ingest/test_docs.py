@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from appview import sqlite
 from appview.http import client, names, places
 from appview.identity import handles, resolver
 from appview.ingest import (
@@ -16,12 +17,16 @@ from appview.ingest import (
     discovery,
     fairness,
     fetch,
+    frames,
     hosts,
+    intake,
     jetstream,
+    json_events,
     mst,
     prover,
     scratch,
     strangers,
+    tap,
     tracked,
     waiting,
     walks,
@@ -29,6 +34,7 @@ from appview.ingest import (
 )
 from appview.memory import apply, complete
 from appview.source_lines import KINDS, OPTIONS, parse_source
+from lexicons import data
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = " ".join((DOCS / "sources.md").read_text(encoding="utf-8").split())
@@ -36,6 +42,11 @@ INGEST = " ".join((DOCS / "ingest.md").read_text(encoding="utf-8").split())
 CONFIGURATION = (DOCS / "configuration.md").read_text(encoding="utf-8")
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
+
+
+def mb(size: int) -> str:
+    """Write a number of bytes as the pages do."""
+    return f"{size / 1_000_000:g} MB"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +74,8 @@ HOUR = 3600 * SECOND
         f"cannot be reached in {backfill.CANDIDATE_ATTEMPTS} attempts",
         f"gets {hosts.BURST:.0f} requests at once and {hosts.PER_SECOND:.0f} a second",
         f"asked for again after {handles.MAX_AGE // HOUR} hours",
+        f"An account's document is kept for {resolver.MAX_AGE // HOUR} hours",
+        f"No request follows more than {client.MAX_REDIRECTS} redirects",
     ],
 )
 def test_limits_are_those_of_the_code(sentence: str) -> None:
@@ -95,6 +108,19 @@ def test_limits_are_those_of_the_code(sentence: str) -> None:
         f"up to {fairness.MAX_TRANSACTION:,} characters",
         f"pieces of {fairness.MAX_PIECE:,} at most, a repo of {fairness.MAX_WHOLE:,}",
         f"more than {fairness.MAX_WHOLE:,} characters to write",
+        f"a message | {mb(frames.MAX_FRAME_BYTES)} (protocol), {frames.MAX_ITEMS:,} values |",
+        f"a commit | {frames.MAX_OPS} operations, {mb(frames.MAX_BLOCKS_BYTES)} of blocks (protocol) |",
+        f"a record | {mb(data.MAX_RECORD_BYTES)} (protocol), {data.MAX_RECORD_ITEMS} values;",
+        *(
+            f"a message of Jetstream or Tap | {mb(size)}, {json_events.MAX_ITEMS:,} values |"
+            for size in (jetstream.MAX_MESSAGE_BYTES, tap.MAX_MESSAGE_BYTES)
+        ),
+        f"what waits of all repos together | {mb(waiting.MAX_WAITING_TOTAL)} |",
+        f"what is laid aside, as it may be anybody's | {waiting.MAX_ASIDE_EVENTS} events,"
+        f" {mb(waiting.MAX_ASIDE_BYTES)} a repo, {mb(waiting.MAX_ASIDE_TOTAL)} in all |",
+        f"frames taken from a source at once | {intake.BATCH_FRAMES}, {intake.MAX_SECONDS * 1000:.0f} ms |",
+        f"a write-ahead log | {sqlite.MAX_JOURNAL_BYTES >> 20} MB,",
+        f"a write waits for readers, up to {sqlite.BUSY_TIMEOUT_MS // 1000} seconds |",
     ],
 )
 def test_limits_of_what_is_taken_are_those_of_the_code(sentence: str) -> None:
